@@ -7,7 +7,7 @@ use crate::fault::{Fault, FaultKind, Place, readable};
 /// A source line or a kernel whose faults and notes are not reported, for [`Settings::allow`](crate::Settings::allow).
 ///
 /// Only findings after which a launch can go on are dropped: races, reads of memory that nothing wrote, uses of
-/// undefined values. An access out of bounds, for example, stays a fault.
+/// undefined values, an index past the end of a shared array. An access to no memory, for example, stays a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Allow {
     /// A line of the source that the PTX was compiled from. A race is dropped if one of its two accesses is at the line.
@@ -67,7 +67,7 @@ fn places(fault: &Fault) -> Vec<&Place> {
         | FaultKind::Constant { first, second } => places.extend([&first.place, &second.place]),
         FaultKind::DeviceRace { first, second } => places.extend(first.place.iter().chain(&second.place)),
         FaultKind::Register { used, .. } | FaultKind::Shuffle { used, .. } => places.push(used),
-        FaultKind::Unwritten(access) => places.push(&access.place),
+        FaultKind::Unwritten(access) | FaultKind::OutOfArray { access, .. } => places.push(&access.place),
         _ => {}
     }
     places

@@ -1,6 +1,6 @@
 //! Faults: errors found in a launch or in the replay of a graph.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
 /// The source position of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -285,6 +285,19 @@ pub enum FaultKind {
         /// The access.
         access: Box<Access>,
         /// What lies near the address.
+        near: String,
+    },
+    /// An access whose address comes from one array in shared memory, and is outside of it.
+    #[error("out of bounds of a shared array: {access}; the address comes from `{array}`, which has {} bytes at {:#x}; {near}",
+        bytes.end - bytes.start, bytes.start)]
+    OutOfArray {
+        /// The access.
+        access: Box<Access>,
+        /// The array's name.
+        array: String,
+        /// Its bytes in the block's shared memory.
+        bytes: Range<u64>,
+        /// What lies at the address.
         near: String,
     },
     /// An access to the memory of another device without peer access from the kernel's context.

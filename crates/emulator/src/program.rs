@@ -1,5 +1,6 @@
 //! Decoded modules: what each kernel requires of a launch, and its instructions in a form that runs fast.
 
+pub(crate) mod arrays;
 pub(crate) mod code;
 mod copy;
 mod decode;

@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    fault::{Action, Fault, FaultKind, Memory as Where},
+    fault::{Action, Fault, FaultKind, Memory as Where, readable},
     memory::Allocation,
+    program::arrays::Array,
     program::code::{
         Address, AsyncCopy, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Operation, Order, PARAM_WINDOW,
         SHARED_WINDOW, Scope, Space, Store, WINDOW,
@@ -817,6 +818,11 @@ impl State<'_> {
         if reserved.is_empty() || !lanes(request.mask).all(is_reserved) {
             self.check_range(request, self.grid.shared_bytes as u64, Where::Shared)?;
         }
+        if self.checks.is_some()
+            && let Some(array) = self.grid.code.arrays.of(request.at)
+        {
+            self.check_array(request, array)?;
+        }
         let Some(checks) = &mut self.checks else { return Ok(0) };
         checks.serial += 1;
         let (bytes, warp) = (request.bytes as usize, request.warp as usize);
@@ -905,6 +911,35 @@ impl State<'_> {
                 }
             }
         }
+    }
+
+    /// Checks that an access whose address comes from one shared array stays in it.
+    fn check_array(&mut self, request: &Request, array: &Array) -> Result<(), Box<Fault>> {
+        let (start, end) = (array.range.start, array.range.end);
+        let mut mask = 0;
+        for (lane, &address) in request.addresses.iter().enumerate() {
+            mask |= u32::from(address < start || address.saturating_add(request.bytes.into()) > end) << lane;
+        }
+        if mask & request.mask == 0 { Ok(()) } else { self.out_of_array(request, mask & request.mask, array) }
+    }
+
+    #[cold]
+    fn out_of_array(&mut self, request: &Request, mask: u32, array: &Array) -> Result<(), Box<Fault>> {
+        let pair = (Conflict::Race, request.at, request.at);
+        if self.reports.is_settled(pair) {
+            return Ok(());
+        }
+        let shown = |array: &Array| readable(&array.name).unwrap_or_else(|| array.name.clone());
+        let access = self.access(request, mask, Where::Shared);
+        let near = match self.grid.code.arrays.at(access.address) {
+            Some(other) => {
+                format!("this is byte {} of `{}`", access.address - other.range.start, shown(other))
+            }
+            None => "no array is there".to_owned(),
+        };
+        let kind = FaultKind::OutOfArray { access, array: shown(array), bytes: array.range.clone(), near };
+        let fault = self.fault(request.warp, request.at, mask, kind);
+        self.reports.settle(self.grid, pair, fault)
     }
 
     /// Reports the races of a lane's access to shared memory. Records the access if none is a fault.

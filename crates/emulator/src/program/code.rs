@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::exec::lanes::{Lanes, Operands, Register};
 
+use super::arrays::Arrays;
 use super::lines::Source;
 use super::undefined::{Carry, Tracked, Wide};
 
@@ -38,6 +39,8 @@ pub struct Code {
     pub tracked: Tracked,
     /// The same if shared memory that nothing wrote is read too, or a lane that has ended; most kernels never do.
     pub wide: Option<Wide>,
+    /// The shared arrays, and the accesses to each.
+    pub arrays: Arrays,
 }
 
 /// A value that is known before the first instruction.
@@ -49,6 +52,11 @@ pub enum Constant {
     Address(String, i64),
     /// The address of dynamic shared memory, plus an offset.
     Dynamic(i64),
+    /// The address of a shared array, by number, plus an offset.
+    Shared {
+        array: u32,
+        bits: u64,
+    },
 }
 
 /// A special register whose value is constant while a block runs.

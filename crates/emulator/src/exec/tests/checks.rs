@@ -1,7 +1,10 @@
 //! Planted faults, each found by the right check, and correct kernels next to them without a fault.
 
 use super::Machine;
-use crate::fault::{Action, Fault, FaultKind, Memory};
+use crate::{
+    Allow,
+    fault::{Action, Fault, FaultKind, Memory},
+};
 
 /// A tree reduction in shared memory by 64 threads. `step` comes before the first level, `last` before the
 /// others.
@@ -293,6 +296,58 @@ fn atomic_accesses_of_different_sizes_race() {
     // A barrier orders them.
     shared("ld.relaxed.cta.shared.u64 %rd2, [shared]; bar.sync 0; ld.relaxed.cta.shared.u32 %r2, [shared];")
         .unwrap();
+}
+
+/// Two arrays of 64 words, and dynamic shared memory after them.
+#[test]
+fn an_array_does_not_run_over_into_its_neighbour() {
+    let run = |body: &str, allow: &[Allow]| {
+        let mut machine = Machine::new(&format!(
+            ".shared .align 4 .b8 first[256]; .shared .align 4 .b8 second[256];
+            shl.b32 %r1, %r0, 2; mov.u32 %r2, first; mov.u32 %r3, second; add.u32 %r4, %r2, %r1; add.u32 %r5, %r3, %r1;
+            cvt.u64.u32 %rd3, %r4; cvta.shared.u64 %rd3, %rd3;
+            {body}"
+        ));
+        machine.settings.allow = allow.to_vec();
+        let word = machine.upload(&[0u32]);
+        machine.launch(1, 64, &[word])
+    };
+    for body in [
+        "st.shared.u32 [%r4], 1; st.shared.u32 [%r5], 2; st.shared.u32 [dynamic], 3;",
+        // From the end backwards; one element past the end is computed, not used.
+        "neg.s32 %r6, %r1; add.u32 %r7, %r2, 256; add.u32 %r7, %r7, %r6; st.shared.u32 [%r7+-4], 1;",
+        // From either array.
+        "setp.lt.u32 %p1, %r0, 32; selp.b32 %r6, %r4, %r5, %p1; st.shared.u32 [%r6+64], 1;",
+        // A comparison of addresses gives a number.
+        "setp.lt.u32 %p1, %r4, %r5; selp.b32 %r6, 1, 0, %p1; shl.b32 %r6, %r6, 2; add.u32 %r6, %r5, %r6;
+        setp.lt.u32 %p2, %r0, 63; @%p2 st.shared.u32 [%r6], 1;",
+    ] {
+        run(body, &[]).unwrap_or_else(|fault| panic!("{fault}: {body}"));
+    }
+    for (body, action, array, near) in [
+        ("st.shared.u32 [%r4+4], 1;", Action::Write, "first", "this is byte 0 of `second`"),
+        ("st.u32 [%rd3+4], 1;", Action::Write, "first", "this is byte 0 of `second`"),
+        ("ld.shared.u32 %r6, [%r5+-4];", Action::Read, "second", "this is byte 252 of `first`"),
+        ("red.shared.add.u32 [first+260], 1;", Action::Atomic, "first", "this is byte 4 of `second`"),
+        ("st.shared.u32 [second+256], 1;", Action::Write, "second", "no array is there"),
+        (
+            "cp.async.ca.shared.global [first+256], [%rd0], 4; cp.async.wait_all;",
+            Action::Write,
+            "first",
+            "`second`",
+        ),
+    ] {
+        let fault = run(body, &[]).expect_err(body);
+        let FaultKind::OutOfArray { access, array: of, near: place, .. } = &fault.kind else {
+            panic!("{fault}")
+        };
+        assert_eq!((access.memory, access.action, of.as_str()), (Memory::Shared, action, array), "{fault}");
+        assert!(place.contains(near) && fault.to_string().contains("which has 256 bytes at 0x"), "{fault}");
+    }
+    run("@!%p9 st.shared.u32 [%r4+4], %r0;", &[Allow::kernel("k")]).unwrap();
+    // Past all arrays there is no memory.
+    let fault = run("st.shared.u32 [%r5+65536], 1;", &[Allow::kernel("k")]).unwrap_err();
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
 }
 
 /// A writer and readers of two words under a sequence number, whose words are plain. (A reader that sees an odd or another
