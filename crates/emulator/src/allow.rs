@@ -65,7 +65,9 @@ fn places(fault: &Fault) -> Vec<&Place> {
         | FaultKind::SwapRead { first, second }
         | FaultKind::Unfinished { first, second }
         | FaultKind::Constant { first, second } => places.extend([&first.place, &second.place]),
-        FaultKind::DeviceRace { first, second } => places.extend(first.place.iter().chain(&second.place)),
+        FaultKind::DeviceRace { first, second } | FaultKind::StreamRace { first, second } => {
+            places.extend(first.place.iter().chain(&second.place))
+        }
         FaultKind::Register { used, .. } | FaultKind::Shuffle { used, .. } => places.push(used),
         FaultKind::Unwritten(access) | FaultKind::OutOfArray { access, .. } => places.push(&access.place),
         _ => {}

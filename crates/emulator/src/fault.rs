@@ -237,6 +237,31 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<DeviceAccess>,
     },
+    /// Work of two streams of a device accesses the same bytes with no order between the two, and one of them writes.
+    #[error(
+        "data race between streams: {first}; and {second}. Make the second stream wait for an event recorded after the first \
+         access, or wait for the first on the host before enqueueing the second"
+    )]
+    StreamRace {
+        /// The access that ran first.
+        first: Box<DeviceAccess>,
+        /// The access that ran second.
+        second: Box<DeviceAccess>,
+    },
+    /// A copy to the host of memory of which nothing wrote any byte.
+    #[error(
+        "a copy to the host of memory that nothing wrote: {bytes} bytes at {address:#x}, in an allocation of {} bytes at {:#x}. \
+         Initialise it first",
+        allocation.1, allocation.0
+    )]
+    UnwrittenCopy {
+        /// The address of the first byte.
+        address: u64,
+        /// The length in bytes.
+        bytes: u64,
+        /// The start and the bytes of the allocation.
+        allocation: (u64, u64),
+    },
     /// An instruction depends on a register that nothing wrote.
     #[error("read of a register that nothing wrote: {what} at {used} depends on it. Initialise it first")]
     Register {
@@ -481,8 +506,10 @@ impl fmt::Display for Fault {
         }
         match self.kind {
             FaultKind::Replay(_) => return write!(f, "replay of a graph: {}", self.kind),
-            // The message names both kernels itself.
-            FaultKind::DeviceRace { .. } => return write!(f, "{}", self.kind),
+            // The message names the kernels itself.
+            FaultKind::DeviceRace { .. } | FaultKind::StreamRace { .. } | FaultKind::UnwrittenCopy { .. } => {
+                return write!(f, "{}", self.kind);
+            }
             _ => {}
         }
         match readable(&self.kernel) {

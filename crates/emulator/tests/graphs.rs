@@ -155,13 +155,20 @@ impl Bench {
     fn get(&self, from: CUdeviceptr) -> u32 {
         let mut value = 0u32;
         // SAFETY: the variable has four bytes.
-        ok(unsafe { cuMemcpyDtoH_v2((&raw mut value).cast(), from, 4) });
+        unsafe {
+            ok(cuCtxSynchronize());
+            ok(cuMemcpyDtoH_v2((&raw mut value).cast(), from, 4));
+        }
         value
     }
 
     fn set(&self, to: CUdeviceptr, value: u32) {
         // SAFETY: no host memory is used.
-        ok(unsafe { cuMemsetD32_v2(to, value, 1) });
+        unsafe {
+            ok(cuCtxSynchronize());
+            ok(cuMemsetD32_v2(to, value, 1));
+            ok(cuCtxSynchronize());
+        }
     }
 
     fn status(&self, stream: CUstream) -> CUstreamCaptureStatus {

@@ -31,8 +31,8 @@ pub struct State {
     pub primaries: Vec<Primary>,
     /// Whether devices can access each other's memory.
     pub peer_access: bool,
-    /// The order of work; `None` if there is one device.
-    pub order: Option<Order>,
+    /// The order of work.
+    pub order: Order,
     /// The live contexts, by handle.
     pub contexts: HashMap<usize, Context>,
     modules: Table<Arc<Module>>,
@@ -114,7 +114,6 @@ pub fn initialise() {
             let handle = state.new_handle();
             state.primaries.push(Primary { handle, ..Primary::default() });
         }
-        state.order = (state.primaries.len() > 1).then(Order::default);
     }
 }
 
@@ -182,9 +181,7 @@ impl State {
             other.peers.retain(|&peer| peer != context);
         }
         self.host_waits_for_all(context);
-        if let Some(order) = &mut self.order {
-            order.forget(context);
-        }
+        self.order.forget(context);
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
         self.functions.retain(|_, function| function.context != context);

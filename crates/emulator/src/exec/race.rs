@@ -32,6 +32,9 @@ const RECENT: usize = 256;
 /// The most unordered stores of one value to a place that an access is compared with.
 const SAME: usize = 16;
 
+/// The most ranges of an instruction that are compared with the work of other streams.
+const MOST_RANGES: usize = 1 << 14;
+
 /// The most uses that are checked at once, to bound the memory needed.
 const MOST_USES: u64 = 1 << 22;
 
@@ -84,14 +87,19 @@ pub fn find(grid: &Grid, logs: &mut [Log], reports: &mut Reports) -> Result<(), 
     Ok(())
 }
 
-/// The memory that a launch touched, by instruction, to find races with the work of other devices.
+/// The memory that a launch touched, by instruction, to find races with the work of other streams.
+///
+/// An instruction that touched more than [`MOST_RANGES`] separate ranges is left out.
 pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
     let mut found: BTreeMap<u32, (Effect, Vec<Range<u64>>)> = BTreeMap::new();
     for log in logs {
         for record in &log.records {
             let new = || (effect(grid, record), Vec::new());
             let (_, ranges) = found.entry(record.at).or_insert_with(new);
-            record.spans(log, |start, end| ranges.push(start..end));
+            record.spans(log, |start, end| match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            });
         }
     }
     let touch = |(at, (effect, mut ranges)): (u32, (Effect, Vec<Range<u64>>))| {
@@ -105,7 +113,7 @@ pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
         });
         Touch { effect, place: Some(grid.place(at)), ranges }
     };
-    found.into_iter().map(touch).collect()
+    found.into_iter().map(touch).filter(|touch| touch.ranges.len() <= MOST_RANGES).collect()
 }
 
 /// An access as other devices see it.
@@ -123,12 +131,16 @@ fn effect(grid: &Grid, record: &Record) -> Effect {
         Kind::Write if volatile => Kind::AtomicWrite,
         kind => kind,
     };
-    let system = kind.is_atomic() && (volatile || scope == Scope::System);
+    let scope = match kind.is_atomic() {
+        true if volatile => Scope::System,
+        true => scope,
+        false => Scope::Block,
+    };
     Effect {
         kind,
-        system,
-        releases: system && kind.writes() && (order.releases() || grid.fences),
-        acquires: system && reads && (order.acquires() || grid.fences),
+        scope,
+        releases: scope != Scope::Block && kind.writes() && (order.releases() || grid.fences),
+        acquires: scope != Scope::Block && reads && (order.acquires() || grid.fences),
     }
 }
 
