@@ -154,6 +154,36 @@ fn the_first_read_of_a_swap_loop_is_a_note() {
     }
 }
 
+/// Each block reads its word, passes it on by a flag, and stores it one place further left, over the word that the block before
+/// it has read. A relaxed flag argues by dependencies.
+#[test]
+fn compaction_in_place_is_a_fault_unless_it_releases_or_is_allowed() {
+    let text = |store: &str, load: &str| {
+        format!(
+            "mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd0, %rd3;
+            ld.global.u32 %r2, [%rd3+32]; and.b32 %r3, %r2, 1; or.b32 %r3, %r3, 1;
+            {store} [%rd3], %r3;
+            setp.eq.u32 %p1, %r1, 0; @%p1 bra DONE;
+            WAIT: {load} %r4, [%rd3+-4]; setp.eq.u32 %p2, %r4, 0; @%p2 bra WAIT;
+            st.global.u32 [%rd3+28], %r2;
+            DONE:"
+        )
+    };
+    let relaxed = text("st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32");
+    let released = text("st.release.gpu.global.u32", "ld.acquire.gpu.global.u32");
+    let words = [0, 0, 0, 0, 0, 0, 0, 0, 10, 11, 12, 13, 14, 15, 16, 17];
+    assert_race(&relaxed, [8, 1], &words);
+    let moved = [1, 1, 1, 1, 1, 1, 1, 1, 11, 12, 13, 14, 15, 16, 17, 17];
+    run(&released, [8, 1], &words)
+        .into_iter()
+        .for_each(|(ended, _)| assert_eq!(ended.as_deref(), Ok(&moved[..])));
+    let mut machine = Machine::new(&relaxed);
+    machine.settings.allow = vec![Allow::kernel("k")];
+    let at = machine.upload(&words);
+    machine.launch(8, 1, &[at]).unwrap();
+    assert_eq!(machine.words(at, 16), moved);
+}
+
 #[test]
 fn allowed_lines_and_kernels_have_no_report() {
     let race = "mov.u32 %r1, %ctaid.x;
