@@ -1,7 +1,7 @@
 //! Notes of launches: they stop nothing, and come once.
 
 use cust::launch;
-use cust::memory::{CopyDestination, DeviceBuffer};
+use cust::memory::DeviceBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use emulator::fault::{FaultKind, Level};

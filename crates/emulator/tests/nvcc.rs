@@ -10,6 +10,7 @@ use cust::memory::DeviceBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys;
+use emulator::fault::FaultKind;
 
 /// The variable with the path of the PTX file.
 const PTX: &str = "GPU_REDUCE_NVCC_PTX";
@@ -82,6 +83,22 @@ fn reversed(input: &[i32]) -> Vec<i32> {
     all
 }
 
+fn added(input: &[i32]) -> Vec<i32> {
+    vec![input.iter().sum::<i32>() + UNWRITTEN]
+}
+
+fn reversed_if_any(input: &[i32]) -> Vec<i32> {
+    let block = |part: &[i32]| {
+        let mut part = part.to_vec();
+        part.resize(BLOCK, 0);
+        if part.iter().any(|&value| value > 40) {
+            part.reverse();
+        }
+        part
+    };
+    input.chunks(BLOCK).flat_map(block).collect()
+}
+
 const KERNELS: &[(&str, Expected)] = &[
     ("warp_reduce_32", sums::<32>),
     ("warp_reduce_16", sums::<16>),
@@ -106,6 +123,8 @@ const KERNELS: &[(&str, Expected)] = &[
     ("last_block", sum_and_parts),
     ("shared_flag", told_by_flag),
     ("grid_sync", reversed),
+    ("swap_loop", added),
+    ("reverse_if_any", reversed_if_any),
 ];
 
 /// A cooperative launch, which cust does not have.
@@ -173,17 +192,24 @@ fn kernels_of_nvcc_run_as_on_a_gpu() {
                             from.as_device_ptr(), to.as_device_ptr(), count))
                     }
                 };
-                assert_eq!(
-                    (launched, emulator::take_faults()),
-                    (Ok(()), vec![]),
-                    "{name} of {count}, {seed:?}"
-                );
+                let ended = launched.and_then(|()| stream.synchronize());
+                assert_eq!((ended, emulator::take_faults()), (Ok(()), vec![]), "{name} of {count}, {seed:?}");
                 assert_eq!(
                     to.as_host_vec().unwrap()[..expected.len()],
                     expected,
                     "{name} of {count}, {seed:?}"
                 );
             }
+        }
+        let notes = emulator::take_notes().into_iter().filter(|note| note.kernel == name);
+        let notes: Vec<_> = notes.map(|note| note.kind).collect();
+        match name {
+            "swap_loop" => {
+                assert!(notes.iter().all(|note| matches!(note, FaultKind::SwapRead { .. })), "{notes:?}");
+                assert!(!notes.is_empty());
+            }
+            "reverse_if_any" => assert!(matches!(notes[..], [FaultKind::SameValue { .. }]), "{notes:?}"),
+            _ => assert!(notes.is_empty(), "{name}: {notes:?}"),
         }
     }
 }
