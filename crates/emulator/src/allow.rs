@@ -4,20 +4,24 @@ use std::{convert::Infallible, path::Path, str::FromStr};
 
 use crate::fault::{Fault, FaultKind, Place, readable};
 
-/// A source line or a kernel whose faults and notes are not reported, for [`Settings::allow`](crate::Settings::allow).
+/// A source line or a kernel whose faults and notes are not reported, for
+/// [`Settings::allow`](crate::Settings::allow).
 ///
-/// Only findings after which a launch can go on are dropped: races, reads of memory that nothing wrote, uses of
-/// undefined values, an index past the end of a shared array. An access to no memory, for example, stays a fault.
+/// Only findings after which a launch can go on are dropped: races, reads of memory that nothing wrote, uses
+/// of undefined values, an index past the end of a shared array. An access to no memory, for example, stays a
+/// fault.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Allow {
-    /// A line of the source that the PTX was compiled from. A race is dropped if one of its two accesses is at the line.
+    /// A line of the source that the PTX was compiled from. A race is dropped if one of its two accesses is
+    /// at the line.
     Line {
         /// The file, or the last parts of its path: `scan.cu` stands for `src/scan.cu` too.
         file: String,
         /// The line.
         line: u32,
     },
-    /// A kernel, by its name in the PTX or by its name as its author wrote it (`void scale<float>(float*, int)`).
+    /// A kernel, by its name in the PTX or by its name as its author wrote it (`void scale<float>(float*,
+    /// int)`).
     Kernel(String),
 }
 

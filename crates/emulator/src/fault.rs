@@ -184,8 +184,8 @@ pub enum FaultKind {
     },
     /// A note: two threads store the same bytes to the same place, with no order between them.
     #[error(
-        "a race of stores of the same value: {first}; and {second}. The order does not change the result. Relaxed stores \
-         (`st.relaxed`) do not race"
+        "a race of stores of the same value: {first}; and {second}. The order does not change the result. \
+         Relaxed stores (`st.relaxed`) do not race"
     )]
     SameValue {
         /// The store that ran first.
@@ -195,8 +195,8 @@ pub enum FaultKind {
     },
     /// A note: the plain first read of a compare-and-swap loop races with another thread's atomic operation.
     #[error(
-        "a race of the first read of a compare-and-swap loop: {first}; and {second}. The compare-and-swap rejects an old \
-         value. A relaxed load (`ld.relaxed`) does not race"
+        "a race of the first read of a compare-and-swap loop: {first}; and {second}. The compare-and-swap \
+         rejects an old value. A relaxed load (`ld.relaxed`) does not race"
     )]
     SwapRead {
         /// The access that ran first.
@@ -237,10 +237,11 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<DeviceAccess>,
     },
-    /// Work of two streams of a device accesses the same bytes with no order between the two, and one of them writes.
+    /// Work of two streams of a device accesses the same bytes with no order between the two, and one of them
+    /// writes.
     #[error(
-        "data race between streams: {first}; and {second}. Make the second stream wait for an event recorded after the first \
-         access, or wait for the first on the host before enqueueing the second"
+        "data race between streams: {first}; and {second}. Make the second stream wait for an event recorded \
+         after the first access, or wait for the first on the host before enqueueing the second"
     )]
     StreamRace {
         /// The access that ran first.
@@ -250,8 +251,8 @@ pub enum FaultKind {
     },
     /// A copy to the host of memory of which nothing wrote any byte.
     #[error(
-        "a copy to the host of memory that nothing wrote: {bytes} bytes at {address:#x}, in an allocation of {} bytes at {:#x}. \
-         Initialise it first",
+        "a copy to the host of memory that nothing wrote: {bytes} bytes at {address:#x}, in an allocation \
+         of {} bytes at {:#x}. Initialise it first",
         allocation.1, allocation.0
     )]
     UnwrittenCopy {
@@ -313,8 +314,12 @@ pub enum FaultKind {
         near: String,
     },
     /// An access whose address comes from one array in shared memory, and is outside of it.
-    #[error("out of bounds of a shared array: {access}; the address comes from `{array}`, which has {} bytes at {:#x}; {near}",
-        bytes.end - bytes.start, bytes.start)]
+    #[error(
+        "out of bounds of a shared array: {access}; the address comes from `{array}`, which has {} bytes \
+         at {:#x}; {near}",
+        bytes.end - bytes.start,
+        bytes.start
+    )]
     OutOfArray {
         /// The access.
         access: Box<Access>,
@@ -422,8 +427,8 @@ fn advice(first: &Access, second: &Access) -> &'static str {
                 and this access (in CUDA C++, `__syncthreads()`)";
     }
     if first.name == Some(ASYNCHRONOUS) && first.memory == Memory::Global {
-        return "A `cp.async` may read its source until its wait: wait before the source is overwritten (`cp.async.wait_group`), and \
-                then at a barrier if another thread writes";
+        return "A `cp.async` may read its source until its wait: wait before the source is overwritten \
+                (`cp.async.wait_group`), and then at a barrier if another thread writes";
     }
     if first.block != second.block && (of_block(first) || of_block(second)) {
         "The scope `.cta` holds within a block, and these are two: use `.gpu` (in CUDA C++, `thread_scope_device`)"

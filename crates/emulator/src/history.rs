@@ -16,6 +16,9 @@ use crate::{
     program::code::Scope,
 };
 
+/// The most separate ranges of a launch's accesses with one effect that are compared with other work.
+const MOST_RANGES: usize = 1 << 14;
+
 /// A vector clock: for each stream, by number, how many pieces of its work come before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock(Vec<u64>);
@@ -64,10 +67,11 @@ impl Moment {
 }
 
 /// The kind and memory order of an access by an instruction, a copy or a memset.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
     pub kind: Kind,
-    /// The threads to which it is atomic. A `volatile` access is so to all, and one that is not atomic to none beyond its block.
+    /// The threads to which it is atomic. A `volatile` access is so to all, and one that is not atomic to
+    /// none beyond its block.
     pub scope: Scope,
     /// Whether it releases to the threads of its scope.
     pub releases: bool,
@@ -97,11 +101,21 @@ pub struct Touch {
     pub ranges: Vec<Range<u64>>,
 }
 
-/// An access kept in a history, for comparison with later ones.
+impl Touch {
+    /// The first range that overlaps another one: the bytes of both.
+    fn meets(&self, other: &Range<u64>) -> Option<Range<u64>> {
+        let after = self.ranges.partition_point(|range| range.end <= other.start);
+        let range = self.ranges.get(after).filter(|range| range.start < other.end)?;
+        Some(range.start.max(other.start)..range.end.min(other.end))
+    }
+}
+
+/// The accesses of some work with one effect, kept in a history for comparison with later ones.
 #[derive(Debug)]
 struct Use {
     effect: Effect,
-    place: Option<Place>,
+    /// What each instruction accessed.
+    touches: Vec<Touch>,
     by: Arc<By>,
 }
 
@@ -126,7 +140,13 @@ impl Use {
         (one.writes() || two.writes()) && !(one.is_atomic() && two.is_atomic() && self.meets(other))
     }
 
-    fn describe(&self, range: &Range<u64>) -> Box<DeviceAccess> {
+    /// The bytes of a range that its first instruction there accessed, and the instruction.
+    fn part(&self, range: &Range<u64>) -> (Range<u64>, Option<Place>) {
+        let part = self.touches.iter().find_map(|touch| Some((touch.meets(range)?, touch.place.clone())));
+        part.unwrap_or((range.clone(), None))
+    }
+
+    fn describe(&self, range: &Range<u64>, place: Option<Place>) -> Box<DeviceAccess> {
         let action = match self.effect.kind {
             Kind::Read => Action::Read,
             Kind::Write => Action::Write,
@@ -138,7 +158,7 @@ impl Use {
             bytes: range.end - range.start,
             work: self.by.work.clone(),
             device: self.by.device,
-            place: self.place.clone(),
+            place,
         })
     }
 }
@@ -197,8 +217,8 @@ impl History {
                 let racing = cell.uses.iter().find(|earlier| earlier.conflicts(now) && !before(earlier));
                 race = racing.map(|earlier| (start..cell.end, earlier.clone()));
             }
-            // Whatever races with an earlier use also races with a plain write that comes after it, or with a use of the same
-            // kind by the same device, so the earlier use can go.
+            // Whatever races with an earlier use also races with a plain write that comes after it, or with a
+            // use of the same kind by the same device, so the earlier use can go.
             cell.uses.retain(|earlier| {
                 let alike = earlier.effect.kind == now.effect.kind
                     && earlier.effect.scope == now.effect.scope
@@ -253,8 +273,10 @@ pub fn compare(memory: &Memory, work: Work, mut moment: Moment, touches: Vec<Tou
     let clock = moment.clock.clone();
     let by = Arc::new(By { work, device, moment });
     let (mut seen, mut race) = (false, None);
-    for Touch { effect, place, ranges } in touches {
-        let now = Arc::new(Use { effect, place, by: by.clone() });
+    for touches in by_effect(touches) {
+        let effect = touches[0].effect;
+        let ranges = union(&touches);
+        let now = Arc::new(Use { effect, touches, by: by.clone() });
         for range in ranges {
             for allocation in memory.overlapping(&range) {
                 seen |= effect.scope == Scope::System && effect.kind.writes() && allocation.is_host();
@@ -269,13 +291,49 @@ pub fn compare(memory: &Memory, work: Work, mut moment: Moment, touches: Vec<Tou
     Compared { clock, seen, race }
 }
 
+fn by_effect(touches: Vec<Touch>) -> Vec<Vec<Touch>> {
+    let mut groups: Vec<Vec<Touch>> = Vec::new();
+    for touch in touches {
+        match groups.iter_mut().find(|group| group[0].effect == touch.effect) {
+            Some(group) => group.push(touch),
+            None => groups.push(vec![touch]),
+        }
+    }
+    groups
+}
+
+/// All bytes that were touched, as disjoint ranges; none if there are more than [`MOST_RANGES`].
+fn union(touches: &[Touch]) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = touches.iter().flat_map(|touch| touch.ranges.iter().cloned()).collect();
+    // (A stable sort merges sorted runs.)
+    all.sort_by_key(|range| range.start);
+    join_ranges(&mut all);
+    if all.len() > MOST_RANGES {
+        all.clear();
+    }
+    all
+}
+
+/// Joins sorted ranges that overlap or follow one another.
+pub fn join_ranges(ranges: &mut Vec<Range<u64>>) {
+    ranges.dedup_by(|next, last| {
+        let joins = next.start <= last.end;
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
+}
+
 fn fault(bytes: &Range<u64>, first: &Use, second: &Use) -> Fault {
     let kernel = match &second.by.work {
         Work::Kernel(name) => name.clone(),
         Work::Copy | Work::Memset => String::new(),
     };
-    let (place, is_same_device) = (second.place.clone(), first.by.device == second.by.device);
-    let (first, second) = (first.describe(bytes), second.describe(bytes));
+    let is_same_device = first.by.device == second.by.device;
+    let (bytes, earlier) = first.part(bytes);
+    let (bytes, place) = second.part(&bytes);
+    let (first, second) = (first.describe(&bytes, earlier), second.describe(&bytes, place.clone()));
     let kind = if is_same_device {
         FaultKind::StreamRace { first, second }
     } else {
@@ -332,7 +390,7 @@ mod tests {
                 let by = Arc::new(By { work: Work::Copy, device: stream as u32 % 2, moment });
                 let (kind, scope) = KINDS[random.below(8) as usize];
                 let effect = Effect { scope, ..Effect::plain(kind) };
-                let now = Arc::new(Use { effect, place: None, by });
+                let now = Arc::new(Use { effect, touches: Vec::new(), by });
                 let start = random.below(BYTES);
                 let range = start..start + 1 + random.below(BYTES - start);
                 let races_with = |earlier: &Use, now: &Use| {
@@ -377,7 +435,7 @@ mod tests {
             clock.advance(0);
             let moment = Moment { stream: 0, clock: clock.clone() };
             let by = Arc::new(By { work: Work::Memset, device: 0, moment });
-            history.add(range, &Arc::new(Use { effect: Effect::plain(kind), place: None, by }));
+            history.add(range, &Arc::new(Use { effect: Effect::plain(kind), touches: Vec::new(), by }));
             history.cells.len()
         };
         assert_eq!(add(Kind::Write, 10..20), 1);

@@ -80,22 +80,24 @@
 //! that has the kernel. The emulator prints the fault to standard error, and [`take_faults`] returns it. The calls behave as on a GPU: the launch succeeds, and later calls
 //! of the context fail.
 //!
-//! **Notes.** Some races by the letter of the PTX ISA are in many libraries, and change no result. They are notes
-//! ([`Level::Note`](fault::Level::Note)): the emulator prints them, [`take_notes`] returns them, and nothing stops.
+//! **Notes.** Some races by the letter of the PTX ISA are in many libraries, and change no result. They are
+//! notes ([`Level::Note`](fault::Level::Note)): the emulator prints them, [`take_notes`] returns them, and
+//! nothing stops.
 //!
-//! - Threads store the same bytes in the same place ([`SameValue`](fault::FaultKind::SameValue)), for example a flag.
-//! - The first read of a compare-and-swap loop is plain ([`SwapRead`](fault::FaultKind::SwapRead)), and the other threads use
-//!   atomic operations. The loop is recognised if the loaded value, or a copy of it, is what `atom.cas` compares at the same
-//!   address.
+//! - Threads store the same bytes in the same place ([`SameValue`](fault::FaultKind::SameValue)), for example
+//!   a flag.
+//! - The first read of a compare-and-swap loop is plain ([`SwapRead`](fault::FaultKind::SwapRead)), and the
+//!   other threads use atomic operations. The loop is recognised if the loaded value, or a copy of it, is
+//!   what `atom.cas` compares at the same address.
 //!
-//! Compaction in place argues by dependencies: a thread that overwrites what another one has read can do so only
-//! because that read led to the place of the write, through counts that blocks pass on. The PTX ISA calls
-//! this a race unless a release and an acquire are between the two. The emulator cannot tell it from a missing
-//! release: it would have to follow each value through registers, shuffles and memory. So it is a
+//! Compaction in place argues by dependencies: a thread that overwrites what another one has read can do so
+//! only because that read led to the place of the write, through counts that blocks pass on. The PTX ISA
+//! calls this a race unless a release and an acquire are between the two. The emulator cannot tell it from a
+//! missing release: it would have to follow each value through registers, shuffles and memory. So it is a
 //! fault, unless [`Settings::allow`] lists its line or its kernel.
 //!
-//! **Allowed lines.** [`Settings::allow`] lists lines of the source and kernels whose author has decided that a race, or a use of
-//! what nothing wrote, is none. Neither a fault nor a note is reported there.
+//! **Allowed lines.** [`Settings::allow`] lists lines of the source and kernels whose author has decided that
+//! a race, or a use of what nothing wrote, is none. Neither a fault nor a note is reported there.
 //!
 //! ```
 //! use emulator::{Allow, Settings};
@@ -124,22 +126,23 @@
 //! The emulator does not look at what the operation returned, so it finds a block that is not the last one only if a
 //! later block uses the place.
 //!
-//! Two relaxed accesses of different sizes are not atomic to each other, so a `st.relaxed.u64` and a `ld.relaxed.u32` of one of
-//! its halves race. (Each value of a vector counts for itself.)
+//! Two relaxed accesses of different sizes are not atomic to each other, so a `st.relaxed.u64` and a
+//! `ld.relaxed.u32` of one of its halves race. (Each value of a vector counts for itself.)
 //!
-//! An acquire is taken to see each release of its address that ran before it. So plain data under a sequence number
-//! (a seqlock) is a race only in an order of execution in which a read and a later write overlap: blocks that run one after
-//! another hide it, and [`Settings::seed`] shows it.
+//! An acquire is taken to see each release of its address that ran before it. So plain data under a sequence
+//! number (a seqlock) is a race only in an order of execution in which a read and a later write overlap:
+//! blocks that run one after another hide it, and [`Settings::seed`] shows it.
 //!
-//! **Asynchronous copies.** Between a `cp.async` and its wait, any access to the bytes that it writes is a fault, and so is a write
-//! to those that it reads, also by the same thread.
+//! **Asynchronous copies.** Between a `cp.async` and its wait, any access to the bytes that it writes is a
+//! fault, and so is a write to those that it reads, also by the same thread.
 //!
-//! **Shared arrays.** Shared memory is one range of bytes, so an index past the end of an array reaches the next one.
-//! The emulator finds that if the access's address is computed from the address of one `.shared` variable. It does not find it if
-//! the address comes from memory or from two variables, and the parts of dynamic shared memory are one array to it.
+//! **Shared arrays.** Shared memory is one range of bytes, so an index past the end of an array reaches the
+//! next one. The emulator finds that if the access's address is computed from the address of one `.shared`
+//! variable. It does not find it if the address comes from memory or from two variables, and the parts of
+//! dynamic shared memory are one array to it.
 //!
-//! **Copies to the host** of memory of which nothing wrote any byte are faults. If a part is written, the rest may be padding, or
-//! not in use yet. A copy on the device is no fault: the copied bytes stay unwritten.
+//! **Copies to the host** of memory of which nothing wrote any byte are faults. If a part is written, the
+//! rest may be padding, or not in use yet. A copy on the device is no fault: the copied bytes stay unwritten.
 //!
 //! **Volatile accesses.** The PTX ISA calls them relaxed, and two relaxed accesses do not race. In shared memory the emulator
 //! treats so only volatile stores, and volatile loads of flags: loads whose value decides when a loop ends, or from which only
@@ -221,21 +224,25 @@
 //!
 //! # Streams
 //!
-//! With the checks on, two pieces of work (launches, copies, memsets) must be ordered if they use the same bytes and one of
-//! them writes. A stream orders them, or events, the legacy stream of a context, or what the host waits for (streams,
-//! contexts, events, copies to the host). Work without an order is a [`FaultKind::StreamRace`](fault::FaultKind::StreamRace) or,
-//! between two devices, a [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace). It names both and stops the context of
-//! the second. It is a fault even though the first has long ended here: a GPU may run the two in any order. For example, a
-//! stream created as non-blocking does not wait for `cuMemsetD8`, which the host does not wait for either.
+//! With the checks on, two pieces of work (launches, copies, memsets) must be ordered if they use the same
+//! bytes and one of them writes. A stream orders them, or events, the legacy stream of a context, or what the
+//! host waits for (streams, contexts, events, copies to the host). Work without an order is a
+//! [`FaultKind::StreamRace`](fault::FaultKind::StreamRace) or, between two devices, a
+//! [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace). It names both and stops the context of the
+//! second. It is a fault even though the first has long ended here: a GPU may run the two in any order. For
+//! example, a stream created as non-blocking does not wait for `cuMemsetD8`, which the host does not wait for
+//! either.
 //!
-//! Two accesses do not race if both are atomic and their scopes have both threads: `.gpu` (the default of `atom` and `red`) on
-//! one device, `.sys` or `volatile` across devices. A release orders two launches if an acquire has seen it, with such scopes.
+//! Two accesses do not race if both are atomic and their scopes have both threads: `.gpu` (the default of
+//! `atom` and `red`) on one device, `.sys` or `volatile` across devices. A release orders two launches if an
+//! acquire has seen it, with such scopes.
 //!
 //! The check never invents a race, but it can miss one: all threads of the host count as one; a launch that
 //! writes to host memory by accesses of system scope counts as waited for, because the host may have watched
-//! that memory; the work of a graph counts as one sequence; and an instruction that touches more than 16,384 separate ranges of
-//! memory is left out. It does not look at the host's own accesses, which make no call of the driver: a
-//! program that reads pinned or managed memory before the stream has ended gets the final values here, and no fault.
+//! that memory; the work of a graph counts as one sequence; and plain reads of a launch from more than 16,384
+//! separate ranges of memory are left out, as are its writes and each kind of its atomic accesses. It does
+//! not look at the host's own accesses, which make no call of the driver: a program that reads pinned or
+//! managed memory before the stream has ended gets the final values here, and no fault.
 //!
 //! # Graphs
 //!

@@ -110,7 +110,8 @@ impl MemoryWork {
         state()?.end_work(context, work, moment, touches)
     }
 
-    /// The fault of a copy to the host of which nothing wrote any byte. (A part may be padding, or not be used yet.)
+    /// The fault of a copy to the host of which nothing wrote any byte. (A part may be padding, or not be
+    /// used yet.)
     fn unwritten(self) -> Option<Fault> {
         let Transfer { to: Device(to) | Any(to), from: Device(from) | Any(from), bytes } = self else {
             return None;

@@ -1,7 +1,7 @@
 //! The order of work, by streams, events and what the host waits for.
 //!
-//! Work always ends before the call that enqueues it returns. To find races between streams, this module keeps
-//! the order that the program asked for instead.
+//! Work always ends before the call that enqueues it returns. To find races between streams, this module
+//! keeps the order that the program asked for instead.
 //!
 //! All threads of the host count as one, because the driver does not see how they synchronise: work that any
 //! of them has waited for comes before all work enqueued later. That can hide a race, but never invents one.

@@ -246,7 +246,8 @@ pub fn take_faults() -> Vec<Fault> {
 /// Takes the notes since the last call: races by the letter of the PTX ISA that libraries rely on
 /// ([`Level::Note`](crate::fault::Level::Note)).
 ///
-/// A note stops nothing. Two instructions of a kernel have one note, however many threads and launches race there.
+/// A note stops nothing. Two instructions of a kernel have one note, however many threads and launches race
+/// there.
 pub fn take_notes() -> Vec<Fault> {
     std::mem::take(&mut lock().notes)
 }

@@ -807,8 +807,8 @@ impl State<'_> {
         }))
     }
 
-    /// Checks bounds, alignment, unwritten bytes and races in shared memory. `values` are those of a store. Returns the
-    /// lanes that read what nothing wrote.
+    /// Checks bounds, alignment, unwritten bytes and races in shared memory. `values` are those of a store.
+    /// Returns the lanes that read what nothing wrote.
     fn check_shared(&mut self, request: &Request, values: &Values) -> Result<u32, Box<Fault>> {
         let reserved = &self.grid.reserved;
         let is_reserved = |lane: usize| {
@@ -835,21 +835,22 @@ impl State<'_> {
             kind: request.kind,
             size: request.size as u8,
         };
-        let mut unwritten = 0;
+        let (mut unwritten, mut racing) = (0, 0);
         for lane in lanes(request.mask) {
             let address = request.addresses[lane] as usize;
             let now = Moment { lane: lane as u8, ..moment };
-            let Some(checks) = &mut self.checks else { break };
             if checks.shadow.access(&checks.clocks, now, address, bytes).is_some() {
-                self.judge_races(request, values, now)?;
+                racing |= 1 << lane;
             }
-            let Some(checks) = &mut self.checks else { break };
             if request.reads && !checks.shadow.is_written(address, bytes) {
                 unwritten |= 1 << lane;
             }
             if request.kind.writes() {
                 checks.shadow.mark_written(address, bytes);
             }
+        }
+        for lane in lanes(racing) {
+            self.judge_races(request, values, Moment { lane: lane as u8, ..moment })?;
         }
         Ok(unwritten)
     }
@@ -972,7 +973,10 @@ impl State<'_> {
         if before.lane & IN_FLIGHT != 0 {
             return Conflict::Unfinished;
         }
-        let starts_swap = |at: u32| matches!(&self.grid.code.instructions[at as usize].operation, Operation::Load(load) if load.starts_swap);
+        let starts_swap = |at: u32| match &self.grid.code.instructions[at as usize].operation {
+            Operation::Load(load) => load.starts_swap,
+            _ => false,
+        };
         match [before.kind, now.kind] {
             [Kind::Write, Kind::Write] => {
                 let (size, lane) = (request.size as usize, now.lane as usize);

@@ -46,8 +46,8 @@ impl Moment {
         self.at != u32::MAX
     }
 
-    /// Whether two accesses of one place need to be ordered. Atomic accesses of different sizes are not atomic to each
-    /// other. (PTX ISA, "Morally strong operations".)
+    /// Whether two accesses of one place need to be ordered. Atomic accesses of different sizes are not
+    /// atomic to each other. (PTX ISA, "Morally strong operations".)
     pub fn conflicts(&self, other: &Moment) -> bool {
         (self.kind.writes() || other.kind.writes())
             && !(self.kind.is_atomic() && other.kind.is_atomic() && self.size == other.size)

@@ -86,7 +86,8 @@ pub struct Log<'g> {
     pub known: Vec<Vector>,
     /// Each warp's partial barriers: the time after the barrier, and its lanes.
     pub parts: HashMap<u8, Vec<(u32, u32)>>,
-    /// The times before which asynchronous copies may still read, by record: that of the wait, or the greatest.
+    /// The times before which asynchronous copies may still read, by record: that of the wait, or the
+    /// greatest.
     ends: HashMap<usize, u32>,
     /// Each warp's last instruction, to detect repetitions.
     last: Vec<Last>,
@@ -290,13 +291,14 @@ impl<'g> Log<'g> {
         }
     }
 
-    /// The time of the warp from which a record's access is over: that of the access, or of the wait for a copy.
+    /// The time of the warp from which a record's access is over: that of the access, or of the wait for a
+    /// copy.
     pub fn end_of(&self, record: usize) -> u32 {
         self.ends.get(&record).copied().unwrap_or(self.records[record].time)
     }
 
-    /// Notes the lanes whose plain store, the last access, changes the bytes. If not all do, other stores may have stored the
-    /// same values before: `stamp` tells which.
+    /// Notes the lanes whose plain store, the last access, changes the bytes. If not all do, other stores may
+    /// have stored the same values before: `stamp` tells which.
     pub fn changed(&mut self, lanes: u32, stamp: impl FnOnce() -> u64) {
         if let Some(place) = self.latest {
             let record = &mut self.records[place];

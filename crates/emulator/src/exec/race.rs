@@ -4,7 +4,8 @@
 //! race unless one access happens before the other: by barriers within a block, or by a release and an
 //! acquire of the same address. An acquire is taken to see every release of its address that ran before it,
 //! even if it read an older value. This can hide a race. So can more than [`RECENT`] atomic accesses of a
-//! place in a row, as many plain reads before an atomic write, or more than [`SAME`] unordered stores of one value.
+//! place in a row, as many plain reads before an atomic write, or more than [`SAME`] unordered stores of one
+//! value.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +14,7 @@ use std::{
 
 use crate::{
     fault::{Access, Action, Fault, Memory as Where},
-    history::{Effect, Touch},
+    history::{Effect, Touch, join_ranges},
     program::code::{Operation, Order, Scope},
 };
 
@@ -31,9 +32,6 @@ const RECENT: usize = 256;
 
 /// The most unordered stores of one value to a place that an access is compared with.
 const SAME: usize = 16;
-
-/// The most ranges of an instruction that are compared with the work of other streams.
-const MOST_RANGES: usize = 1 << 14;
 
 /// The most uses that are checked at once, to bound the memory needed.
 const MOST_USES: u64 = 1 << 22;
@@ -88,8 +86,6 @@ pub fn find(grid: &Grid, logs: &mut [Log], reports: &mut Reports) -> Result<(), 
 }
 
 /// The memory that a launch touched, by instruction, to find races with the work of other streams.
-///
-/// An instruction that touched more than [`MOST_RANGES`] separate ranges is left out.
 pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
     let mut found: BTreeMap<u32, (Effect, Vec<Range<u64>>)> = BTreeMap::new();
     for log in logs {
@@ -104,16 +100,10 @@ pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
     }
     let touch = |(at, (effect, mut ranges)): (u32, (Effect, Vec<Range<u64>>))| {
         ranges.sort_unstable_by_key(|range| range.start);
-        ranges.dedup_by(|next, last| {
-            let joins = next.start <= last.end;
-            if joins {
-                last.end = last.end.max(next.end);
-            }
-            joins
-        });
+        join_ranges(&mut ranges);
         Touch { effect, place: Some(grid.place(at)), ranges }
     };
-    found.into_iter().map(touch).filter(|touch| touch.ranges.len() <= MOST_RANGES).collect()
+    found.into_iter().map(touch).collect()
 }
 
 /// An access as other devices see it.
@@ -375,8 +365,8 @@ impl Values {
         }
     }
 
-    /// Whether all wrote the same value: none changed the place, or only the first one did. (A write that changes nothing has a
-    /// stamp of its own, so that the stamps tell which one came first.)
+    /// Whether all wrote the same value: none changed the place, or only the first one did. (A write that
+    /// changes nothing has a stamp of its own, so that the stamps tell which one came first.)
     fn are_same(self) -> bool {
         self.changes == 0 || self.changes == 1 && self.changed <= self.unchanged
     }
@@ -388,8 +378,8 @@ fn conflicts(grid: &Grid, logs: &[Log], before: Use, now: Use) -> bool {
     if !first.kind.writes() && !second.kind.writes() {
         return false;
     }
-    // Accesses with block scope are atomic only among the threads of a block, and accesses of different sizes are not atomic to
-    // each other.
+    // Accesses with block scope are atomic only among the threads of a block, and accesses of different sizes
+    // are not atomic to each other.
     let are_atomic = first.kind.is_atomic()
         && second.kind.is_atomic()
         && (before.source.log == now.source.log || !of_block(grid, first) && !of_block(grid, second))

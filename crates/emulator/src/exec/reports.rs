@@ -1,4 +1,5 @@
-//! Findings after which a launch can go on: faults end it, notes are kept, and what the settings allow is dropped.
+//! Findings after which a launch can go on: faults end it, notes are kept, and what the settings allow is
+//! dropped.
 
 use std::collections::HashSet;
 

@@ -123,22 +123,18 @@ impl Cell {
     // Runs once per lane, so inlining pays in spite of the many callers.
     #[inline(always)]
     fn access(&mut self, clocks: &Clocks, now: Moment) -> Option<Moment> {
-        if let Some(before) = self.races(clocks, now).next() {
-            return Some(before);
+        for before in [&self.write, &self.atomic, &self.reads[0], &self.reads[1]] {
+            if races(clocks, now, before) {
+                return Some(*before);
+            }
         }
         self.record(clocks, now);
         None
     }
 
-    #[inline(always)]
     fn races(&self, clocks: &Clocks, now: Moment) -> impl Iterator<Item = Moment> {
-        let races = move |before: &Moment| {
-            before.is_some()
-                && now.conflicts(before)
-                && !(before.warp == now.warp && before.serial == now.serial)
-                && !clocks.ordered(before, now.warp as usize, now.lane)
-        };
-        [self.write, self.atomic, self.reads[0], self.reads[1]].into_iter().filter(races)
+        let earlier = [self.write, self.atomic, self.reads[0], self.reads[1]];
+        earlier.into_iter().filter(move |before| races(clocks, now, before))
     }
 
     #[inline(always)]
@@ -163,4 +159,12 @@ impl Cell {
         }
         self.reads[0] = now;
     }
+}
+
+#[inline(always)]
+fn races(clocks: &Clocks, now: Moment, before: &Moment) -> bool {
+    before.is_some()
+        && now.conflicts(before)
+        && !(before.warp == now.warp && before.serial == now.serial)
+        && !clocks.ordered(before, now.warp as usize, now.lane)
 }

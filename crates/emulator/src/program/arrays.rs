@@ -1,9 +1,10 @@
 //! Finds the shared array from which the address of an access comes.
 //!
-//! Shared memory is one range of bytes, so an index past the end of an array reads or writes the next one. The text of a
-//! kernel tells them apart: an address is computed from the address of one array, by additions of numbers. This module finds
-//! the accesses whose address comes from one array only. Of an address that comes from two arrays, or from memory, nothing is
-//! known; nor is it of the parts of dynamic shared memory, which is one array to PTX.
+//! Shared memory is one range of bytes, so an index past the end of an array reads or writes the next one.
+//! The text of a kernel tells them apart: an address is computed from the address of one array, by additions
+//! of numbers. This module finds the accesses whose address comes from one array only. Of an address that
+//! comes from two arrays, or from memory, nothing is known; nor is it of the parts of dynamic shared memory,
+//! which is one array to PTX.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -72,7 +73,8 @@ impl Arrays {
     }
 }
 
-/// The array that each register's value comes from, or [`UNKNOWN`] if it comes from several. Numbers come from none.
+/// The array that each register's value comes from, or [`UNKNOWN`] if it comes from several. Numbers come
+/// from none.
 fn origins(
     constants: &[(Register, Constant)],
     instructions: &[Instruction],

@@ -1,8 +1,9 @@
 //! Finds the plain first reads of compare-and-swap loops.
 //!
-//! `old = *p; do { assumed = old; old = atomicCAS(p, assumed, f(assumed)); } while (old != assumed);` is how CUDA's
-//! documentation writes an atomic operation that the hardware lacks. The first read of `*p` is plain, so it races with the
-//! other threads' operations; but if it returns an old value, the compare-and-swap fails and the loop goes around again.
+//! `old = *p; do { assumed = old; old = atomicCAS(p, assumed, f(assumed)); } while (old != assumed);` is how
+//! CUDA's documentation writes an atomic operation that the hardware lacks. The first read of `*p` is plain,
+//! so it races with the other threads' operations; but if it returns an old value, the compare-and-swap fails
+//! and the loop goes around again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,8 +14,8 @@ use super::{
     flow::Uses,
 };
 
-/// Sets [`Load::starts_swap`](super::code::Load::starts_swap) of the plain loads whose value a compare-and-swap on the same
-/// address compares.
+/// Sets [`Load::starts_swap`](super::code::Load::starts_swap) of the plain loads whose value a
+/// compare-and-swap on the same address compares.
 pub fn mark(instructions: &mut [Instruction], uses: &[Uses]) {
     let swap = |instruction: &Instruction| match &instruction.operation {
         Operation::Atomic(atomic) if atomic.is_swap => Some((atomic.address, atomic.size, atomic.b[0])),

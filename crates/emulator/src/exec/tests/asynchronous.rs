@@ -142,7 +142,8 @@ fn a_source_is_not_overwritten_before_the_wait() {
         run(&format!("{COPY} {wait} {own} {COPY} {wait} {own}"), None, true).unwrap();
         run(&format!("{neighbours} {bar} {COPY} {wait} {bar} {neighbours}"), None, true).unwrap();
         let looped = format!(
-            "mov.u32 %r9, 0; AGAIN: {COPY} {wait} {own} add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 3; @%p1 bra AGAIN;"
+            "mov.u32 %r9, 0; AGAIN: {COPY} {wait} {own} add.u32 %r9, %r9, 1;
+            setp.lt.u32 %p1, %r9, 3; @%p1 bra AGAIN;"
         );
         run(&looped, None, true).unwrap();
         for body in [

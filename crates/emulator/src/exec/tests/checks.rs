@@ -304,7 +304,8 @@ fn an_array_does_not_run_over_into_its_neighbour() {
     let run = |body: &str, allow: &[Allow]| {
         let mut machine = Machine::new(&format!(
             ".shared .align 4 .b8 first[256]; .shared .align 4 .b8 second[256];
-            shl.b32 %r1, %r0, 2; mov.u32 %r2, first; mov.u32 %r3, second; add.u32 %r4, %r2, %r1; add.u32 %r5, %r3, %r1;
+            shl.b32 %r1, %r0, 2; mov.u32 %r2, first; mov.u32 %r3, second;
+            add.u32 %r4, %r2, %r1; add.u32 %r5, %r3, %r1;
             cvt.u64.u32 %rd3, %r4; cvta.shared.u64 %rd3, %rd3;
             {body}"
         ));
@@ -350,8 +351,8 @@ fn an_array_does_not_run_over_into_its_neighbour() {
     assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
 }
 
-/// A writer and readers of two words under a sequence number, whose words are plain. (A reader that sees an odd or another
-/// number afterwards drops them.)
+/// A writer and readers of two words under a sequence number, whose words are plain. (A reader that sees an
+/// odd or another number afterwards drops them.)
 #[test]
 fn plain_data_under_a_sequence_number_is_a_race() {
     let text = |load: &str, store: &str| {

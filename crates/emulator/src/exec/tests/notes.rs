@@ -8,7 +8,8 @@ use crate::{
 
 const SEEDS: [Option<u64>; 4] = [None, Some(1), Some(2), Some(3)];
 
-/// Runs a kernel on one and on three CPU threads, and with seeds. Returns the words at `%rd0` and the notes of each.
+/// Runs a kernel on one and on three CPU threads, and with seeds. Returns the words at `%rd0` and the notes
+/// of each.
 fn run(
     body: &str,
     [blocks, threads]: [u32; 2],
@@ -64,7 +65,8 @@ fn warps_that_store_one_value_in_shared_memory_have_a_note() {
     for (ended, notes) in run(&body, [1, 64], &[0]) {
         assert_eq!((ended, notes.is_empty()), (Ok(vec![0]), false));
     }
-    // The warps store different values; a store of another value comes later; without the barrier, a thread reads.
+    // The warps store different values; a store of another value comes later; without the barrier, a thread
+    // reads.
     assert_race(&flag("%r9", "").replace("st.", "shr.u32 %r9, %r0, 5; st."), [1, 64], &[0]);
     let later = "bar.warp.sync 0xffffffff; setp.ne.u32 %p1, %r0, 32; @!%p1 st.shared.u32 [shared], 8;";
     assert_race(&flag("7", later), [1, 96], &[0]);
@@ -90,7 +92,8 @@ fn blocks_that_store_one_value_in_global_memory_have_a_note() {
     // One block stores another value: 7 was there, or not.
     for (other, word) in [(0, 7), (9, 7), (5, 7), (5, 0), (5, 9)] {
         let differs = format!(
-            "{leader} mov.u32 %r2, 7; setp.eq.u32 %p2, %r1, {other}; @%p2 mov.u32 %r2, 9; @!%p1 st.global.u32 [%rd0], %r2;"
+            "{leader} mov.u32 %r2, 7; setp.eq.u32 %p2, %r1, {other};
+            @%p2 mov.u32 %r2, 9; @!%p1 st.global.u32 [%rd0], %r2;"
         );
         assert_race(&differs, [10, 32], &[word]);
     }
@@ -154,8 +157,8 @@ fn the_first_read_of_a_swap_loop_is_a_note() {
     }
 }
 
-/// Each block reads its word, passes it on by a flag, and stores it one place further left, over the word that the block before
-/// it has read. A relaxed flag argues by dependencies.
+/// Each block reads its word, passes it on by a flag, and stores it one place further left, over the word
+/// that the block before it has read. A relaxed flag argues by dependencies.
 #[test]
 fn compaction_in_place_is_a_fault_unless_it_releases_or_is_allowed() {
     let text = |store: &str, load: &str| {
