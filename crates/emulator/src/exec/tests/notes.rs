@@ -6,15 +6,14 @@ use crate::{
     fault::{Action, Fault, FaultKind, Level, Memory},
 };
 
+/// The words that a launch left, or its fault; and its notes.
+type Ran = (Result<Vec<u32>, Box<Fault>>, Vec<Fault>);
+
 const SEEDS: [Option<u64>; 4] = [None, Some(1), Some(2), Some(3)];
 
 /// Runs a kernel on one and on three CPU threads, and with seeds. Returns the words at `%rd0` and the notes
 /// of each.
-fn run(
-    body: &str,
-    [blocks, threads]: [u32; 2],
-    words: &[u32],
-) -> Vec<(Result<Vec<u32>, Box<Fault>>, Vec<Fault>)> {
+fn run(body: &str, [blocks, threads]: [u32; 2], words: &[u32]) -> Vec<Ran> {
     let runs = [(1, None), (3, None)].into_iter().chain(SEEDS.map(|seed| (1, seed)));
     runs.map(|(cores, seed)| {
         let mut machine = Machine::new(body);
@@ -85,10 +84,9 @@ fn blocks_that_store_one_value_in_global_memory_have_a_note() {
     let expected: Vec<u32> = (0..64).collect();
     assert_same_value(all, [5, 64], &[9; 64], &expected, Memory::Global);
     // One thread clears it before.
-    let cleared = format!(
-        "setp.ne.u32 %p1, %r0, 0; @!%p1 st.global.u32 [%rd0], 0; bar.sync 0; st.global.u32 [%rd0], 7;"
-    );
-    assert_same_value(&cleared, [1, 96], &[7], &[7], Memory::Global);
+    let cleared =
+        "setp.ne.u32 %p1, %r0, 0; @!%p1 st.global.u32 [%rd0], 0; bar.sync 0; st.global.u32 [%rd0], 7;";
+    assert_same_value(cleared, [1, 96], &[7], &[7], Memory::Global);
     // One block stores another value: 7 was there, or not.
     for (other, word) in [(0, 7), (9, 7), (5, 7), (5, 0), (5, 9)] {
         let differs = format!(
