@@ -25,7 +25,7 @@ mod stream;
 
 pub use launch::{last_counters, take_counters};
 pub use module::last_load_error;
-pub use state::take_faults;
+pub use state::{take_faults, take_notes};
 
 use crate::memory::Memory;
 use cust_raw::CUresult;

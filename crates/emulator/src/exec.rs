@@ -15,6 +15,7 @@ mod mbarrier;
 mod order;
 mod print;
 mod race;
+mod reports;
 mod shadow;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use crate::{
+    allow::Allow,
     counters::Counters,
     fault::{Fault, FaultKind, Place},
     history::Touch,
@@ -36,6 +38,7 @@ use crate::{
 
 pub(crate) use self::clocks::Kind;
 use self::grid::Grid;
+use self::reports::Reports;
 
 /// Guards the message that races are looked for only in part of a launch.
 static PART: Once = Once::new();
@@ -101,13 +104,22 @@ pub struct Settings {
     ///
     /// If not, data must be copied between devices. `cuInit` reads it; later changes have no effect.
     pub peer_access: bool,
+    /// Lines and kernels whose findings are not reported, because their author has decided so.
+    pub allow: Vec<Allow>,
+}
+
+impl Settings {
+    /// Whether the author has decided that this is no fault.
+    pub(crate) fn allows(&self, fault: &Fault) -> bool {
+        self.allow.iter().any(|allow| allow.covers(fault))
+    }
 }
 
 impl Default for Settings {
     /// Returns the defaults.
     ///
     /// Checks on, warps in order, one CPU thread, 2^32 instructions, a minute, 1 GiB of accesses, one device,
-    /// peer access on.
+    /// peer access on, nothing allowed.
     fn default() -> Self {
         Settings {
             checks: true,
@@ -118,6 +130,7 @@ impl Default for Settings {
             race_log_bytes: 1 << 30,
             devices: 1,
             peer_access: true,
+            allow: Vec::new(),
         }
     }
 }
@@ -189,10 +202,19 @@ pub fn launch(
     memory: &Memory,
     settings: &Settings,
 ) -> Result<Counters, Box<Fault>> {
-    run(program, module, kernel, launch, memory, settings, None)
+    run(program, module, kernel, launch, memory, settings, &mut Findings::default())
 }
 
-/// Runs [`launch`], and fills `touches` with the launch's memory accesses if the checks are on.
+/// What [`run`] finds besides a fault.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// One for each pair of instructions.
+    pub notes: Vec<Fault>,
+    /// The memory that the launch accessed, if that is wanted, the checks are on, and there is no fault.
+    pub touches: Option<Vec<Touch>>,
+}
+
+/// Runs [`launch`], with `findings`.
 pub(crate) fn run(
     program: &Program,
     module: &Loaded,
@@ -200,7 +222,7 @@ pub(crate) fn run(
     launch: &Launch<'_>,
     memory: &Memory,
     settings: &Settings,
-    touches: Option<&mut Vec<Touch>>,
+    findings: &mut Findings,
 ) -> Result<Counters, Box<Fault>> {
     let refused = |place, kind| {
         let (kernel, block) = (kernel.name.clone(), [0; 3]);
@@ -217,14 +239,16 @@ pub(crate) fn run(
     let results = order::run(&grid);
     let mut counters = Counters::default();
     let (mut logs, mut faults, mut suspicions) = (Vec::new(), Vec::new(), Vec::new());
+    let mut reports = Reports::default();
     for found in results {
         counters += found.counters;
+        reports.join(found.reports);
         logs.extend(found.logs);
         faults.extend(found.fault);
         suspicions.extend(found.suspicion);
     }
     let first = |faults: Vec<(u64, Box<Fault>)>| faults.into_iter().min_by_key(|fault| fault.0);
-    match (first(faults), first(suspicions)) {
+    let ended = match (first(faults), first(suspicions)) {
         (Some((block, _)), Some((earlier, suspicion))) if earlier < block => Err(suspicion),
         (Some((_, fault)), _) => Err(fault),
         (None, suspicion) => {
@@ -237,16 +261,18 @@ pub(crate) fn run(
                     )
                 });
             }
-            race::find(&grid, &mut logs)?;
-            if let Some((_, fault)) = suspicion {
-                return Err(fault);
-            }
-            if let Some(touches) = touches {
+            let searched = race::find(&grid, &mut logs, &mut reports);
+            if searched.is_ok()
+                && suspicion.is_none()
+                && let Some(touches) = &mut findings.touches
+            {
                 *touches = race::touches(&grid, &logs);
             }
-            Ok(counters)
+            searched.and_then(|()| suspicion.map_or(Ok(counters), |(_, fault)| Err(fault)))
         }
-    }
+    };
+    findings.notes = reports.into_notes();
+    ended
 }
 
 /// Fails with the reason if a launch is invalid.

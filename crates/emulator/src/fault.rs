@@ -1,6 +1,6 @@
 //! Faults: errors found in a launch or in the replay of a graph.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
 /// The source position of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +160,16 @@ impl fmt::Display for DeviceAccess {
     }
 }
 
+/// How serious a [`Fault`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// An error, which stops the context. [`take_faults`](crate::take_faults) returns it.
+    Fault,
+    /// A race by the letter of the PTX ISA that libraries rely on. The launch goes on, and
+    /// [`take_notes`](crate::take_notes) returns the note.
+    Note,
+}
+
 /// The kind of a fault and its details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -167,6 +177,28 @@ pub enum FaultKind {
     /// Two threads access the same bytes with no order between them, and one of them writes.
     #[error("data race: {first}; and {second}. {}", advice(first, second))]
     Race {
+        /// The access that ran first.
+        first: Box<Access>,
+        /// The access that ran second.
+        second: Box<Access>,
+    },
+    /// A note: two threads store the same bytes to the same place, with no order between them.
+    #[error(
+        "a race of stores of the same value: {first}; and {second}. The order does not change the result. \
+         Relaxed stores (`st.relaxed`) do not race"
+    )]
+    SameValue {
+        /// The store that ran first.
+        first: Box<Access>,
+        /// The store that ran second.
+        second: Box<Access>,
+    },
+    /// A note: the plain first read of a compare-and-swap loop races with another thread's atomic operation.
+    #[error(
+        "a race of the first read of a compare-and-swap loop: {first}; and {second}. The compare-and-swap \
+         rejects an old value. A relaxed load (`ld.relaxed`) does not race"
+    )]
+    SwapRead {
         /// The access that ran first.
         first: Box<Access>,
         /// The access that ran second.
@@ -232,6 +264,32 @@ pub enum FaultKind {
         /// The access that ran second.
         second: Box<DeviceAccess>,
     },
+    /// Work of two streams of a device accesses the same bytes with no order between the two, and one of them
+    /// writes.
+    #[error(
+        "data race between streams: {first}; and {second}. Make the second stream wait for an event recorded \
+         after the first access, or wait for the first on the host before enqueueing the second"
+    )]
+    StreamRace {
+        /// The access that ran first.
+        first: Box<DeviceAccess>,
+        /// The access that ran second.
+        second: Box<DeviceAccess>,
+    },
+    /// A copy to the host of memory of which nothing wrote any byte.
+    #[error(
+        "a copy to the host of memory that nothing wrote: {bytes} bytes at {address:#x}, in an allocation \
+         of {} bytes at {:#x}. Initialise it first",
+        allocation.1, allocation.0
+    )]
+    UnwrittenCopy {
+        /// The address of the first byte.
+        address: u64,
+        /// The length in bytes.
+        bytes: u64,
+        /// The start and the bytes of the allocation.
+        allocation: (u64, u64),
+    },
     /// An instruction depends on a register that nothing wrote.
     #[error("read of a register that nothing wrote: {what} at {used} depends on it. Initialise it first")]
     Register {
@@ -280,6 +338,23 @@ pub enum FaultKind {
         /// The access.
         access: Box<Access>,
         /// What lies near the address.
+        near: String,
+    },
+    /// An access whose address comes from one array in shared memory, and is outside of it.
+    #[error(
+        "out of bounds of a shared array: {access}; the address comes from `{array}`, which has {} bytes \
+         at {:#x}; {near}",
+        bytes.end - bytes.start,
+        bytes.start
+    )]
+    OutOfArray {
+        /// The access.
+        access: Box<Access>,
+        /// The array's name.
+        array: String,
+        /// Its bytes in the block's shared memory.
+        bytes: Range<u64>,
+        /// What lies at the address.
         near: String,
     },
     /// An access to the memory of another device without peer access from the kernel's context.
@@ -386,8 +461,14 @@ fn advice(first: &Access, second: &Access) -> &'static str {
         return "Only the thread that copies sees the bytes after `cp.async.wait_group`: put a block barrier between its wait \
                 and this access (in CUDA C++, `__syncthreads()`)";
     }
+    if first.name == Some(ASYNCHRONOUS) && first.memory == Memory::Global {
+        return "A `cp.async` may read its source until its wait: wait before the source is overwritten \
+                (`cp.async.wait_group`), and then at a barrier if another thread writes";
+    }
     if first.block != second.block && (of_block(first) || of_block(second)) {
         "The scope `.cta` holds within a block, and these are two: use `.gpu` (in CUDA C++, `thread_scope_device`)"
+    } else if first.action == Action::Atomic && second.action == Action::Atomic {
+        "Atomic accesses of different sizes are not atomic to each other: use one size for the place"
     } else {
         "Put a barrier or a release and an acquire between them"
     }
@@ -411,7 +492,27 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Returns the driver's error number.
+    /// Returns whether this is a fault or a note.
+    pub fn level(&self) -> Level {
+        match self.kind {
+            FaultKind::SameValue { .. } | FaultKind::SwapRead { .. } => Level::Note,
+            _ => Level::Fault,
+        }
+    }
+
+    /// Whether this and another note are of the same kind, at the same instructions.
+    pub(crate) fn is_at_lines_of(&self, other: &Fault) -> bool {
+        use FaultKind::{SameValue, SwapRead};
+        match (&self.kind, &other.kind) {
+            (SameValue { first, second }, SameValue { first: one, second: two })
+            | (SwapRead { first, second }, SwapRead { first: one, second: two }) => {
+                first.place == one.place && second.place == two.place
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the driver's error number; 0 for a note.
     ///
     /// - 700, illegal address: also for a copy in a replay
     /// - 701, launch out of resources: an invalid launch
@@ -422,6 +523,7 @@ impl Fault {
     /// - 719, launch failed: all else
     pub fn code(&self) -> u32 {
         match self.kind {
+            FaultKind::SameValue { .. } | FaultKind::SwapRead { .. } => 0,
             FaultKind::OutOfBounds { .. }
             | FaultKind::PeerAccess { .. }
             | FaultKind::ReadOnly(_)
@@ -439,10 +541,15 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.level() == Level::Note {
+            f.write_str("note: ")?;
+        }
         match self.kind {
             FaultKind::Replay(_) => return write!(f, "replay of a graph: {}", self.kind),
-            // The message names both kernels itself.
-            FaultKind::DeviceRace { .. } => return write!(f, "{}", self.kind),
+            // The message names the kernels itself.
+            FaultKind::DeviceRace { .. } | FaultKind::StreamRace { .. } | FaultKind::UnwrittenCopy { .. } => {
+                return write!(f, "{}", self.kind);
+            }
             _ => {}
         }
         match readable(&self.kernel) {

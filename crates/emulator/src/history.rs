@@ -1,8 +1,7 @@
-//! The last uses of each byte of memory, to find races between the work of different devices.
+//! The last uses of each byte of memory, to find races between the work of different streams.
 //!
-//! Work of two devices may overlap in time unless it is ordered. Vector clocks, with an entry per stream,
-//! hold that order. When work has run, its uses of memory are compared with earlier uses by other devices.
-//! Uses by the same device are not compared.
+//! Work of two streams may overlap in time unless it is ordered. Vector clocks, with an entry per stream,
+//! hold that order. When work has run, its uses of memory are compared with earlier uses.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +13,11 @@ use crate::{
     exec::Kind,
     fault::{Action, DeviceAccess, Fault, FaultKind, Place, Work},
     memory::Memory,
+    program::code::Scope,
 };
+
+/// The most separate ranges of a launch's accesses with one effect that are compared with other work.
+const MOST_RANGES: usize = 1 << 14;
 
 /// A vector clock: for each stream, by number, how many pieces of its work come before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +34,11 @@ impl Clock {
             self.0.resize(stream + 1, 0);
         }
         self.0[stream] += 1;
+    }
+
+    /// Whether all this work is in the other clock too.
+    pub fn is_within(&self, other: &Clock) -> bool {
+        self.0.iter().enumerate().all(|(stream, &count)| count <= other.get(stream))
     }
 
     /// Takes the maximum of each entry.
@@ -59,27 +67,27 @@ impl Moment {
 }
 
 /// The kind and memory order of an access by an instruction, a copy or a memset.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
     pub kind: Kind,
-    /// Whether it is atomic for all devices and the host: `.sys`, or `volatile`.
-    pub system: bool,
-    /// Whether it releases at system scope.
+    /// The threads to which it is atomic. A `volatile` access is so to all, and one that is not atomic to
+    /// none beyond its block.
+    pub scope: Scope,
+    /// Whether it releases to the threads of its scope.
     pub releases: bool,
-    /// Whether it acquires at system scope.
+    /// Whether it acquires from the threads of its scope.
     pub acquires: bool,
 }
 
 impl Effect {
     /// The effect of a copy, a memset, or a plain load or store.
     pub fn plain(kind: Kind) -> Effect {
-        Effect { kind, system: false, releases: false, acquires: false }
+        Effect { kind, scope: Scope::Block, releases: false, acquires: false }
     }
 
-    /// Whether two accesses to the same bytes race unless they are ordered.
-    fn conflicts(&self, other: &Effect) -> bool {
-        let atomic = self.kind.is_atomic() && self.system && other.kind.is_atomic() && other.system;
-        (self.kind.writes() || other.kind.writes()) && !atomic
+    /// Whether its scope has the threads of another launch, on its device or on another one.
+    fn reaches(&self, is_same_device: bool) -> bool {
+        self.scope == Scope::System || self.scope == Scope::Device && is_same_device
     }
 }
 
@@ -93,11 +101,21 @@ pub struct Touch {
     pub ranges: Vec<Range<u64>>,
 }
 
-/// An access kept in a history, for comparison with later ones.
+impl Touch {
+    /// The first range that overlaps another one: the bytes of both.
+    fn meets(&self, other: &Range<u64>) -> Option<Range<u64>> {
+        let after = self.ranges.partition_point(|range| range.end <= other.start);
+        let range = self.ranges.get(after).filter(|range| range.start < other.end)?;
+        Some(range.start.max(other.start)..range.end.min(other.end))
+    }
+}
+
+/// The accesses of some work with one effect, kept in a history for comparison with later ones.
 #[derive(Debug)]
 struct Use {
     effect: Effect,
-    place: Option<Place>,
+    /// What each instruction accessed.
+    touches: Vec<Touch>,
     by: Arc<By>,
 }
 
@@ -110,7 +128,25 @@ struct By {
 }
 
 impl Use {
-    fn describe(&self, range: &Range<u64>) -> Box<DeviceAccess> {
+    /// Whether both scopes have the other's threads.
+    fn meets(&self, other: &Use) -> bool {
+        let is_same_device = self.by.device == other.by.device;
+        self.effect.reaches(is_same_device) && other.effect.reaches(is_same_device)
+    }
+
+    /// Whether two accesses to the same bytes race unless they are ordered.
+    fn conflicts(&self, other: &Use) -> bool {
+        let [one, two] = [self.effect.kind, other.effect.kind];
+        (one.writes() || two.writes()) && !(one.is_atomic() && two.is_atomic() && self.meets(other))
+    }
+
+    /// The bytes of a range that its first instruction there accessed, and the instruction.
+    fn part(&self, range: &Range<u64>) -> (Range<u64>, Option<Place>) {
+        let part = self.touches.iter().find_map(|touch| Some((touch.meets(range)?, touch.place.clone())));
+        part.unwrap_or((range.clone(), None))
+    }
+
+    fn describe(&self, range: &Range<u64>, place: Option<Place>) -> Box<DeviceAccess> {
         let action = match self.effect.kind {
             Kind::Read => Action::Read,
             Kind::Write => Action::Write,
@@ -122,7 +158,7 @@ impl Use {
             bytes: range.end - range.start,
             work: self.by.work.clone(),
             device: self.by.device,
-            place: self.place.clone(),
+            place,
         })
     }
 }
@@ -177,20 +213,18 @@ impl History {
             }
             at = cell.end;
             let before = |earlier: &Use| earlier.by.moment.is_before(&now.by.moment);
-            let elsewhere = |earlier: &Use| earlier.by.device != now.by.device;
             if race.is_none() {
-                let racing = cell.uses.iter().find(|earlier| {
-                    elsewhere(earlier) && earlier.effect.conflicts(&now.effect) && !before(earlier)
-                });
+                let racing = cell.uses.iter().find(|earlier| earlier.conflicts(now) && !before(earlier));
                 race = racing.map(|earlier| (start..cell.end, earlier.clone()));
             }
-            // Whatever races with an earlier use by this device also races with a later plain write, or a
-            // later use of the same kind, so the earlier use can go.
+            // Whatever races with an earlier use also races with a plain write that comes after it, or with a
+            // use of the same kind by the same device, so the earlier use can go.
             cell.uses.retain(|earlier| {
                 let alike = earlier.effect.kind == now.effect.kind
-                    && earlier.effect.system == now.effect.system
-                    && earlier.effect.releases == now.effect.releases;
-                elsewhere(earlier) || !before(earlier) || !(now.effect.kind == Kind::Write || alike)
+                    && earlier.effect.scope == now.effect.scope
+                    && earlier.effect.releases == now.effect.releases
+                    && earlier.by.device == now.by.device;
+                !before(earlier) || !(now.effect.kind == Kind::Write || alike)
             });
             cell.uses.push(now.clone());
             push(start, cell.end, cell.uses);
@@ -220,25 +254,32 @@ pub struct Compared {
     pub race: Option<Fault>,
 }
 
-/// Records the accesses of work of this memory's context, and finds a race with earlier work of other
-/// devices.
+/// Records the accesses of work of this memory's context, and finds a race with earlier work.
 pub fn compare(memory: &Memory, work: Work, mut moment: Moment, touches: Vec<Touch>) -> Compared {
-    for range in touches.iter().filter(|touch| touch.effect.acquires).flat_map(|touch| &touch.ranges) {
-        for allocation in memory.overlapping(range) {
-            let history = allocation.history.lock().unwrap_or_else(PoisonError::into_inner);
-            for released in history.uses(range).filter(|earlier| earlier.effect.releases) {
-                moment.clock.join(&released.by.moment.clock);
+    let device = memory.owner().device;
+    for Touch { effect, ranges, .. } in touches.iter().filter(|touch| touch.effect.acquires) {
+        for range in ranges {
+            for allocation in memory.overlapping(range) {
+                let history = allocation.history.lock().unwrap_or_else(PoisonError::into_inner);
+                for earlier in history.uses(range).filter(|earlier| earlier.effect.releases) {
+                    let is_same_device = earlier.by.device == device;
+                    if earlier.effect.reaches(is_same_device) && effect.reaches(is_same_device) {
+                        moment.clock.join(&earlier.by.moment.clock);
+                    }
+                }
             }
         }
     }
     let clock = moment.clock.clone();
-    let by = Arc::new(By { work, device: memory.owner().device, moment });
+    let by = Arc::new(By { work, device, moment });
     let (mut seen, mut race) = (false, None);
-    for Touch { effect, place, ranges } in touches {
-        let now = Arc::new(Use { effect, place, by: by.clone() });
+    for touches in by_effect(touches) {
+        let effect = touches[0].effect;
+        let ranges = union(&touches);
+        let now = Arc::new(Use { effect, touches, by: by.clone() });
         for range in ranges {
             for allocation in memory.overlapping(&range) {
-                seen |= effect.system && effect.kind.writes() && allocation.is_host();
+                seen |= effect.scope == Scope::System && effect.kind.writes() && allocation.is_host();
                 let part =
                     range.start.max(allocation.base)..range.end.min(allocation.base + allocation.bytes);
                 let mut history = allocation.history.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,19 +291,55 @@ pub fn compare(memory: &Memory, work: Work, mut moment: Moment, touches: Vec<Tou
     Compared { clock, seen, race }
 }
 
+fn by_effect(touches: Vec<Touch>) -> Vec<Vec<Touch>> {
+    let mut groups: Vec<Vec<Touch>> = Vec::new();
+    for touch in touches {
+        match groups.iter_mut().find(|group| group[0].effect == touch.effect) {
+            Some(group) => group.push(touch),
+            None => groups.push(vec![touch]),
+        }
+    }
+    groups
+}
+
+/// All bytes that were touched, as disjoint ranges; none if there are more than [`MOST_RANGES`].
+fn union(touches: &[Touch]) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = touches.iter().flat_map(|touch| touch.ranges.iter().cloned()).collect();
+    // (A stable sort merges sorted runs.)
+    all.sort_by_key(|range| range.start);
+    join_ranges(&mut all);
+    if all.len() > MOST_RANGES {
+        all.clear();
+    }
+    all
+}
+
+/// Joins sorted ranges that overlap or follow one another.
+pub fn join_ranges(ranges: &mut Vec<Range<u64>>) {
+    ranges.dedup_by(|next, last| {
+        let joins = next.start <= last.end;
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
+}
+
 fn fault(bytes: &Range<u64>, first: &Use, second: &Use) -> Fault {
     let kernel = match &second.by.work {
         Work::Kernel(name) => name.clone(),
         Work::Copy | Work::Memset => String::new(),
     };
-    Fault {
-        kernel,
-        place: second.place.clone(),
-        block: [0; 3],
-        threads: Vec::new(),
-        seed: None,
-        kind: FaultKind::DeviceRace { first: first.describe(bytes), second: second.describe(bytes) },
-    }
+    let is_same_device = first.by.device == second.by.device;
+    let (bytes, earlier) = first.part(bytes);
+    let (bytes, place) = second.part(&bytes);
+    let (first, second) = (first.describe(&bytes, earlier), second.describe(&bytes, place.clone()));
+    let kind = if is_same_device {
+        FaultKind::StreamRace { first, second }
+    } else {
+        FaultKind::DeviceRace { first, second }
+    };
+    Fault { kernel, place, block: [0; 3], threads: Vec::new(), seed: None, kind }
 }
 
 #[cfg(test)]
@@ -279,13 +356,15 @@ mod tests {
         }
     }
 
-    const KINDS: [(Kind, bool); 6] = [
-        (Kind::Read, false),
-        (Kind::Write, false),
-        (Kind::AtomicRead, false),
-        (Kind::AtomicWrite, false),
-        (Kind::AtomicRead, true),
-        (Kind::AtomicWrite, true),
+    const KINDS: [(Kind, Scope); 8] = [
+        (Kind::Read, Scope::Block),
+        (Kind::Write, Scope::Block),
+        (Kind::AtomicRead, Scope::Block),
+        (Kind::AtomicWrite, Scope::Block),
+        (Kind::AtomicRead, Scope::Device),
+        (Kind::AtomicWrite, Scope::Device),
+        (Kind::AtomicRead, Scope::System),
+        (Kind::AtomicWrite, Scope::System),
     ];
 
     /// Compares the history with a list of all uses of each byte, which drops none.
@@ -309,17 +388,18 @@ mod tests {
                 let moment = Moment { stream, clock: clocks[stream].clone() };
                 // Streams 0, 2 and 4 are on one device, 1 and 3 on another.
                 let by = Arc::new(By { work: Work::Copy, device: stream as u32 % 2, moment });
-                let (kind, system) = KINDS[random.below(6) as usize];
-                let effect = Effect { system, ..Effect::plain(kind) };
-                let now = Arc::new(Use { effect, place: None, by });
+                let (kind, scope) = KINDS[random.below(8) as usize];
+                let effect = Effect { scope, ..Effect::plain(kind) };
+                let now = Arc::new(Use { effect, touches: Vec::new(), by });
                 let start = random.below(BYTES);
                 let range = start..start + 1 + random.below(BYTES - start);
                 let races_with = |earlier: &Use, now: &Use| {
                     let [first, second] = [earlier, now].map(|one| one.effect);
-                    let atomic = |one: Effect| one.kind.is_atomic() && one.system;
+                    let is_same = earlier.by.device == now.by.device;
+                    let has = |scope| scope == Scope::System || scope == Scope::Device && is_same;
+                    let atomic = |one: Effect| one.kind.is_atomic() && has(one.scope);
                     let writes = |one: Effect| matches!(one.kind, Kind::Write | Kind::AtomicWrite);
-                    earlier.by.device != now.by.device
-                        && (writes(first) || writes(second))
+                    (writes(first) || writes(second))
                         && !(atomic(first) && atomic(second))
                         && earlier.by.moment.clock.get(earlier.by.moment.stream)
                             > now.by.moment.clock.get(earlier.by.moment.stream)
@@ -355,7 +435,7 @@ mod tests {
             clock.advance(0);
             let moment = Moment { stream: 0, clock: clock.clone() };
             let by = Arc::new(By { work: Work::Memset, device: 0, moment });
-            history.add(range, &Arc::new(Use { effect: Effect::plain(kind), place: None, by }));
+            history.add(range, &Arc::new(Use { effect: Effect::plain(kind), touches: Vec::new(), by }));
             history.cells.len()
         };
         assert_eq!(add(Kind::Write, 10..20), 1);

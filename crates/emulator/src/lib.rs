@@ -65,9 +65,10 @@
 //!
 //! With [`Settings::checks`] on, the default, the emulator finds:
 //!
-//! - data races in shared memory, and in global memory within a launch and across devices;
-//! - reads of shared or global memory that nothing wrote;
-//! - accesses out of bounds or misaligned;
+//! - data races in shared memory, and in global memory within a launch, between streams and across devices;
+//! - reads of shared or global memory that nothing wrote, and copies of it to the host;
+//! - accesses out of bounds or misaligned, also from one shared array into its neighbour;
+//! - asynchronous copies that are used before their wait, and sources that are overwritten before it;
 //! - barriers that part of a block never reaches;
 //! - wrong lane masks, and matrix instructions that part of a warp misses;
 //! - wrong uses of mbarriers, and of shared memory that an asynchronous copy still writes or reads;
@@ -79,6 +80,32 @@
 //! names the line of the kernel's author that it was inlined or called at: the first one in the folder of the package
 //! that has the kernel. The emulator prints the fault to standard error, and [`take_faults`] returns it. The calls behave as on a GPU: the launch succeeds, and later calls
 //! of the context fail.
+//!
+//! **Notes.** Some races by the letter of the PTX ISA are in many libraries, and change no result. They are
+//! notes ([`Level::Note`](fault::Level::Note)): the emulator prints them, [`take_notes`] returns them, and
+//! nothing stops.
+//!
+//! - Threads store the same bytes in the same place ([`SameValue`](fault::FaultKind::SameValue)), for example
+//!   a flag.
+//! - The first read of a compare-and-swap loop is plain ([`SwapRead`](fault::FaultKind::SwapRead)), and the
+//!   other threads use atomic operations. The loop is recognised if the loaded value, or a copy of it, is
+//!   what `atom.cas` compares at the same address.
+//!
+//! Compaction in place argues by dependencies: a thread that overwrites what another one has read can do so
+//! only because that read led to the place of the write, through counts that blocks pass on. The PTX ISA
+//! calls this a race unless a release and an acquire are between the two. The emulator cannot tell it from a
+//! missing release: it would have to follow each value through registers, shuffles and memory. So it is a
+//! fault, unless [`Settings::allow`] lists its line or its kernel.
+//!
+//! **Allowed lines.** [`Settings::allow`] lists lines of the source and kernels whose author has decided that
+//! a race, or a use of what nothing wrote, is none. Neither a fault nor a note is reported there.
+//!
+//! ```
+//! use emulator::{Allow, Settings};
+//!
+//! let allow = vec![Allow::line("src/compact.cu", 42), Allow::kernel("compact")];
+//! emulator::set_settings(Settings { allow, ..emulator::settings() });
+//! ```
 //!
 //! **Global memory.** Each launch logs its accesses to global memory, and the emulator looks for races among
 //! them when the launch has ended. If a launch makes more accesses than fit in [`Settings::race_log_bytes`],
@@ -120,6 +147,24 @@
 //! one, its block may load and store the place plainly, though other blocks have used it (`if (atomicAdd(c, 1) == last) *c = 0`).
 //! The emulator does not look at what the operation returned, so it finds a block that is not the last one only if a
 //! later block uses the place.
+//!
+//! Two relaxed accesses of different sizes are not atomic to each other, so a `st.relaxed.u64` and a
+//! `ld.relaxed.u32` of one of its halves race. (Each value of a vector counts for itself.)
+//!
+//! An acquire is taken to see each release of its address that ran before it. So plain data under a sequence
+//! number (a seqlock) is a race only in an order of execution in which a read and a later write overlap:
+//! blocks that run one after another hide it, and [`Settings::seed`] shows it.
+//!
+//! **Asynchronous copies.** Between a `cp.async` and its wait, any access to the bytes that it writes is a
+//! fault, and so is a write to those that it reads, also by the same thread.
+//!
+//! **Shared arrays.** Shared memory is one range of bytes, so an index past the end of an array reaches the
+//! next one. The emulator finds that if the access's address is computed from the address of one `.shared`
+//! variable. It does not find it if the address comes from memory or from two variables, and the parts of
+//! dynamic shared memory are one array to it.
+//!
+//! **Copies to the host** of memory of which nothing wrote any byte are faults. If a part is written, the
+//! rest may be padding, or not in use yet. A copy on the device is no fault: the copied bytes stay unwritten.
 //!
 //! **Volatile accesses.** The PTX ISA calls them relaxed, and two relaxed accesses do not race. In shared memory the emulator
 //! treats so only volatile stores, and volatile loads of flags: loads whose value decides when a loop ends, or from which only
@@ -200,19 +245,27 @@
 //! [`FaultKind::PeerAccess`](fault::FaultKind::PeerAccess). With [`Settings::peer_access`] off, no device can
 //! access another's memory, as between GPUs without a link, and data must be copied.
 //!
-//! With the checks on, two pieces of work (launches, copies, memsets) of different devices must be ordered if
-//! they use the same bytes and one of them writes. A stream orders them, or events, the legacy stream of a
-//! context, or what the host waits for (streams, contexts, events, copies to the host). Work without an order
-//! is a [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace), which names both and stops the context of
-//! the second. It is a fault even though the first has long ended here: a GPU may run the two in any order.
-//! Two accesses do not race if both are atomic, `volatile` or stronger and have system scope (`.sys`);
-//! `.gpu`, the default of `atom` and `red`, is not enough across devices. A release of system scope orders
-//! the launches if an acquire of that scope has seen it.
+//! # Streams
+//!
+//! With the checks on, two pieces of work (launches, copies, memsets) must be ordered if they use the same
+//! bytes and one of them writes. A stream orders them, or events, the legacy stream of a context, or what the
+//! host waits for (streams, contexts, events, copies to the host). Work without an order is a
+//! [`FaultKind::StreamRace`](fault::FaultKind::StreamRace) or, between two devices, a
+//! [`FaultKind::DeviceRace`](fault::FaultKind::DeviceRace). It names both and stops the context of the
+//! second. It is a fault even though the first has long ended here: a GPU may run the two in any order. For
+//! example, a stream created as non-blocking does not wait for `cuMemsetD8`, which the host does not wait for
+//! either.
+//!
+//! Two accesses do not race if both are atomic and their scopes have both threads: `.gpu` (the default of
+//! `atom` and `red`) on one device, `.sys` or `volatile` across devices. A release orders two launches if an
+//! acquire has seen it, with such scopes.
 //!
 //! The check never invents a race, but it can miss one: all threads of the host count as one; a launch that
 //! writes to host memory by accesses of system scope counts as waited for, because the host may have watched
-//! that memory; and the work of a graph counts as one sequence. It looks neither at the host's own accesses
-//! nor at races between the streams of one device.
+//! that memory; the work of a graph counts as one sequence; and plain reads of a launch from more than 16,384
+//! separate ranges of memory are left out, as are its writes and each kind of its atomic accesses. It does
+//! not look at the host's own accesses, which make no call of the driver: a program that reads pinned or
+//! managed memory before the stream has ended gets the final values here, and no fault.
 //!
 //! # Graphs
 //!
@@ -246,6 +299,7 @@
 //!   other kernels of the module run.
 //! - Machine code: cubins and fat binaries return `CUDA_ERROR_NO_BINARY_FOR_GPU`.
 
+mod allow;
 mod alu;
 mod counters;
 mod driver;
@@ -266,8 +320,9 @@ pub mod program;
 #[doc(hidden)]
 pub mod ptx;
 
+pub use allow::Allow;
 pub use counters::Counters;
-pub use driver::{last_counters, last_load_error, take_calls, take_counters, take_faults};
+pub use driver::{last_counters, last_load_error, take_calls, take_counters, take_faults, take_notes};
 pub use exec::Settings;
 pub use fault::Fault;
 pub use seeds::{SeedsDiffer, compare_seeds};
@@ -313,6 +368,7 @@ static SETTINGS: LazyLock<RwLock<Settings>> = LazyLock::new(|| RwLock::new(from_
 /// | `GPU_REDUCE_EMULATOR_TIME_LIMIT` | seconds per launch, the [`time_limit`](Settings::time_limit) | 60 |
 /// | `GPU_REDUCE_EMULATOR_DEVICES` | number of [`devices`](Settings::devices) | 1 |
 /// | `GPU_REDUCE_EMULATOR_PEER_ACCESS` | 0 or 1: [`peer_access`](Settings::peer_access) off or on | on |
+/// | `GPU_REDUCE_EMULATOR_ALLOW` | lines (`scan.cu:42`) and kernels to [`allow`](Settings::allow), separated by `;` | none |
 pub fn settings() -> Settings {
     SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -350,6 +406,11 @@ fn from_environment() -> Settings {
     }
     if let Some(peer_access) = variable::<u8>("GPU_REDUCE_EMULATOR_PEER_ACCESS") {
         settings.peer_access = peer_access != 0;
+    }
+    if let Some(allowed) = std::env::var_os("GPU_REDUCE_EMULATOR_ALLOW") {
+        let allowed = allowed.to_string_lossy();
+        let entries = allowed.split(';').map(str::trim).filter(|entry| !entry.is_empty());
+        settings.allow.extend(entries.flat_map(str::parse));
     }
     settings
 }

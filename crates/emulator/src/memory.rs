@@ -76,7 +76,7 @@ pub(crate) struct Allocation {
     pub owner: Owner,
     origin: Origin,
     written: Written,
-    /// Its last uses; filled only if there are several devices.
+    /// Its last uses, by the work of all streams.
     pub history: Mutex<History>,
 }
 
@@ -232,6 +232,14 @@ impl Memory {
     pub(crate) fn device_of(&self, address: u64) -> Option<u32> {
         let device = |allocation: &&Arc<Allocation>| !allocation.is_host();
         self.view(|state| find(state, address).filter(device).map(|allocation| allocation.owner.device))
+    }
+
+    /// Returns the allocation of these bytes, by base and length, if nothing wrote any of them.
+    pub(crate) fn unwritten(&self, address: u64, bytes: u64) -> Option<(u64, u64)> {
+        let is_unwritten = |allocation: &&Arc<Allocation>| {
+            allocation.holds(address, bytes) && !allocation.is_partly_written(address, bytes)
+        };
+        self.view(|state| find(state, address).filter(is_unwritten).map(|found| (found.base, found.bytes)))
     }
 
     /// Whether the context's kernels can access this address.

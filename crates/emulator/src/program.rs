@@ -1,5 +1,6 @@
 //! Decoded modules: what each kernel requires of a launch, and its instructions in a form that runs fast.
 
+pub(crate) mod arrays;
 pub(crate) mod bulk;
 pub(crate) mod call;
 pub(crate) mod code;
@@ -12,6 +13,7 @@ mod lines;
 mod matrix;
 pub(crate) mod mbarrier;
 mod memory;
+mod swaps;
 mod sync;
 mod system;
 pub(crate) mod undefined;

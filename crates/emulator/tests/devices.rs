@@ -670,6 +670,180 @@ fn copies_and_memsets_race_too() {
     }
 }
 
+/// Launches a kernel in each of two streams of a device, with `order` between them. Returns the fault.
+fn in_two_streams(
+    side: &Side,
+    first: (&CStr, &[u64]),
+    second: (&CStr, &[u64]),
+    order: fn(&Side),
+) -> Option<emulator::Fault> {
+    ok(side.launch(first.0, side.stream, first.1));
+    order(side);
+    ok(side.launch(second.0, side.other, second.1));
+    let faults = emulator::take_faults();
+    assert!(faults.len() < 2, "{faults:?}");
+    side.synchronize();
+    faults.into_iter().next()
+}
+
+#[test]
+fn streams_of_one_device_race_too() {
+    let _alone = alone();
+    let side = Side::new(0, NON_BLOCKING);
+    let at = side.memory(8, 1);
+    let store: (&CStr, &[u64]) = (c"store", &[at, 3]);
+    let race = in_two_streams(&side, (c"copy", &[at, at + 16]), store, |_| {}).unwrap();
+    assert_eq!((race.kernel.as_str(), race.code()), ("store", 719));
+    let FaultKind::StreamRace { first, second } = &race.kind else { panic!("{race}") };
+    assert_eq!((&first.work, first.device, first.action), (&Work::Kernel("copy".into()), 0, Action::Read));
+    assert_eq!(
+        (&second.work, second.device, second.action),
+        (&Work::Kernel("store".into()), 0, Action::Write)
+    );
+    assert_eq!((first.address, first.place.as_ref().unwrap().line), (at, LOAD_LINE));
+    assert!(race.to_string().starts_with("data race between streams: read of 4 bytes"), "{race}");
+
+    let waits = |side: &Side| {
+        record(side.event, side.stream);
+        wait(side.other, side.event);
+    };
+    assert_eq!(in_two_streams(&side, store, store, waits), None);
+    assert_eq!(in_two_streams(&side, store, store, |side| synchronize(side.stream)), None);
+    assert!(in_two_streams(&side, store, store, |side| synchronize(side.other)).is_some());
+    // Other bytes, reads only, and atomic operations of the device's scope.
+    assert_eq!(in_two_streams(&side, store, (c"store", &[at + 4, 3]), |_| {}), None);
+    let copy = |to: u64| [at, at + to];
+    assert_eq!(in_two_streams(&side, (c"copy", &copy(4)), (c"copy", &copy(8)), |_| {}), None);
+    assert_eq!(in_two_streams(&side, (c"add_device", &[at]), (c"add_device", &[at]), |_| {}), None);
+    assert_eq!(in_two_streams(&side, (c"add_device", &[at]), (c"add_system", &[at]), |_| {}), None);
+    assert!(in_two_streams(&side, (c"add_device", &[at]), store, |_| {}).is_some());
+    // A release that an acquire sees.
+    let (release, acquire) = ([at, at + 4], [at, at + 4, at + 8]);
+    assert_eq!(in_two_streams(&side, (c"release", &release), (c"acquire", &acquire), |_| {}), None);
+
+    // The author allows the kernel.
+    let settings = emulator::settings();
+    let allow = vec![emulator::Allow::kernel("store")];
+    emulator::set_settings(emulator::Settings { allow, ..settings.clone() });
+    assert_eq!(in_two_streams(&side, store, store, |_| {}), None);
+    emulator::set_settings(settings);
+}
+
+#[test]
+fn copies_and_memsets_of_two_streams_race() {
+    let _alone = alone();
+    let found = || {
+        let faults = emulator::take_faults();
+        assert!(faults.len() < 2, "{faults:?}");
+        faults.first().is_some_and(|fault| matches!(fault.kind, FaultKind::StreamRace { .. }))
+    };
+    for (flags, races) in [(NON_BLOCKING, true), (BLOCKING, false)] {
+        let side = Side::new(0, flags);
+        let at = side.memory(8, 1);
+        let (mut word, mut pinned) = (0u32, null_mut());
+        // SAFETY: pointers are to variables of the right type; no other host memory is used.
+        unsafe {
+            ok(cuMemAllocHost_v2(&mut pinned, 8));
+            let pinned_address = pinned.addr() as u64;
+            // The legacy stream waits for blocking streams only.
+            ok(side.launch(c"store", side.stream, &[at, 2]));
+            ok(cuMemsetD32_v2(at, 0, 1));
+            assert_eq!(found(), races);
+            side.synchronize();
+            ok(side.launch(c"store", side.stream, &[at, 2]));
+            let copied = cuMemcpyDtoH_v2((&raw mut word).cast(), at, 4);
+            assert_eq!((copied, found()), (CUDA_SUCCESS, races));
+            side.synchronize();
+            ok(cuMemsetD32_v2(at, 0, 1));
+            ok(side.launch(c"store", side.stream, &[at, 2]));
+            assert_eq!(found(), races);
+            side.synchronize();
+            // The host waits for a copy from its memory.
+            ok(cuMemcpyHtoD_v2(at, (&raw const word).cast(), 4));
+            ok(side.launch(c"store", side.stream, &[at, 2]));
+            assert!(!found());
+            side.synchronize();
+
+            // Two other streams, whatever they are.
+            ok(side.launch(c"store", side.stream, &[at, 2]));
+            ok(cuMemcpyDtoDAsync_v2(at + 8, at, 4, side.other));
+            assert!(found());
+            side.synchronize();
+            ok(cuMemcpyDtoHAsync_v2(pinned, at, 4, side.stream));
+            ok(side.launch(c"copy", side.other, &[pinned_address, at + 8]));
+            assert!(found());
+            side.synchronize();
+            ok(cuMemcpyDtoHAsync_v2(pinned, at, 4, side.stream));
+            record(side.event, side.stream);
+            wait(side.other, side.event);
+            ok(side.launch(c"copy", side.other, &[pinned_address, at + 8]));
+            ok(cuMemcpyDtoDAsync_v2(at + 12, at, 4, side.stream));
+            assert!(!found());
+            side.synchronize();
+
+            // A stream may be destroyed before its work is over.
+            let mut stream = null_mut();
+            for waits in [false, true] {
+                ok(cuStreamCreate(&mut stream, NON_BLOCKING));
+                ok(cuMemsetD32Async(at, 0, 1, stream));
+                if waits {
+                    synchronize(stream);
+                }
+                ok(cuStreamDestroy_v2(stream));
+                ok(cuStreamCreate(&mut stream, NON_BLOCKING));
+                ok(cuMemsetD32Async(at, 0, 1, stream));
+                assert_eq!(found(), !waits);
+                ok(cuStreamDestroy_v2(stream));
+                side.synchronize();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_to_the_host_of_what_nothing_wrote_is_found() {
+    let _alone = alone();
+    let side = Side::new(0, NON_BLOCKING);
+    let (mut words, mut pinned) = ([0u32; 4], null_mut());
+    let mut at = [0; 2];
+    side.enter();
+    // SAFETY: pointers are to variables of the right type; no other host memory is used.
+    unsafe {
+        ok(cuMemAllocHost_v2(&mut pinned, 16));
+        at.iter_mut().for_each(|at| ok(cuMemAlloc_v2(at, 16)));
+        let to: *mut c_void = (&raw mut words).cast();
+        let copy = |from: u64| cuMemcpyDtoH_v2(to, from, 8);
+        let found = |copied: CUresult| {
+            ok(copied);
+            let faults = emulator::take_faults();
+            assert!(faults.len() < 2, "{faults:?}");
+            faults.first().is_some_and(|fault| {
+                let is_unwritten = matches!(fault.kind, FaultKind::UnwrittenCopy { bytes: 8, .. });
+                assert!(
+                    is_unwritten && fault.to_string().starts_with("a copy to the host of memory"),
+                    "{fault}"
+                );
+                true
+            })
+        };
+        let [one, other] = at;
+        assert!(found(copy(one)));
+        assert!(found(cuMemcpyDtoHAsync_v2(pinned, one, 8, side.stream)));
+        // A copy on the device stays unwritten.
+        assert!(!found(cuMemcpyDtoD_v2(other, one, 16)));
+        assert!(found(copy(other + 8)));
+        // Of a part that is written.
+        assert!(!found(cuMemsetD8_v2(one + 5, 1, 1)));
+        assert!(!found(copy(one)) && found(copy(one + 8)));
+        let settings = emulator::settings();
+        emulator::set_settings(emulator::Settings { checks: false, ..settings.clone() });
+        assert!(!found(copy(other)));
+        emulator::set_settings(settings);
+        // Pinned memory may have been written by the host.
+        assert!(!found(copy(pinned.addr() as u64)));
+    }
+}
+
 #[test]
 fn atomics_of_the_systems_scope_do_not_race() {
     let _alone = alone();

@@ -2,18 +2,24 @@
 
 use cust::sys::cudaError_enum::*;
 use cust::sys::*;
+use emulator::Allow;
 use std::collections::HashSet;
 
 #[test]
 fn the_environment_says_how_many_devices_there_are() {
     // More devices than there can be.
-    for (name, value) in [("GPU_REDUCE_EMULATOR_DEVICES", "1000"), ("GPU_REDUCE_EMULATOR_PEER_ACCESS", "0")] {
+    for (name, value) in [
+        ("GPU_REDUCE_EMULATOR_DEVICES", "1000"),
+        ("GPU_REDUCE_EMULATOR_PEER_ACCESS", "0"),
+        ("GPU_REDUCE_EMULATOR_ALLOW", " src/scan.cu:42; kernels::compact;"),
+    ] {
         // SAFETY: no other thread of this program uses the environment.
         unsafe { std::env::set_var(name, value) };
     }
     emulator::install().unwrap();
     let settings = emulator::settings();
     assert_eq!((settings.devices, settings.peer_access), (1000, false));
+    assert_eq!(settings.allow, [Allow::line("src/scan.cu", 42), Allow::kernel("kernels::compact")]);
     let mut number = -1;
     // SAFETY: pointers are to variables of the right type.
     unsafe {

@@ -11,6 +11,7 @@ use cust::memory::DeviceBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys;
+use emulator::fault::FaultKind;
 
 /// The variable with the path of the PTX file.
 const PTX: &str = "GPU_REDUCE_NVCC_PTX";
@@ -157,6 +158,22 @@ fn products<const K: usize>(input: &[i32]) -> Vec<i32> {
     input.chunks(BLOCK).flat_map(product).collect()
 }
 
+fn added(input: &[i32]) -> Vec<i32> {
+    vec![input.iter().sum::<i32>() + UNWRITTEN]
+}
+
+fn reversed_if_any(input: &[i32]) -> Vec<i32> {
+    let block = |part: &[i32]| {
+        let mut part = part.to_vec();
+        part.resize(BLOCK, 0);
+        if part.iter().any(|&value| value > 40) {
+            part.reverse();
+        }
+        part
+    };
+    input.chunks(BLOCK).flat_map(block).collect()
+}
+
 const KERNELS: &[(&str, Expected)] = &[
     ("warp_reduce_32", sums::<32>),
     ("warp_reduce_16", sums::<16>),
@@ -195,6 +212,8 @@ const KERNELS: &[(&str, Expected)] = &[
     ("wmma_half", products::<64>),
     ("wmma_bytes", products::<16>),
     ("mma_half", products::<16>),
+    ("swap_loop", added),
+    ("reverse_if_any", reversed_if_any),
 ];
 
 /// A cooperative launch, which cust does not have.
@@ -262,17 +281,24 @@ fn kernels_of_nvcc_run_as_on_a_gpu() {
                             from.as_device_ptr(), to.as_device_ptr(), count))
                     }
                 };
-                assert_eq!(
-                    (launched, emulator::take_faults()),
-                    (Ok(()), vec![]),
-                    "{name} of {count}, {seed:?}"
-                );
+                let ended = launched.and_then(|()| stream.synchronize());
+                assert_eq!((ended, emulator::take_faults()), (Ok(()), vec![]), "{name} of {count}, {seed:?}");
                 assert_eq!(
                     to.as_host_vec().unwrap()[..expected.len()],
                     expected,
                     "{name} of {count}, {seed:?}"
                 );
             }
+        }
+        let notes = emulator::take_notes().into_iter().filter(|note| note.kernel == name);
+        let notes: Vec<_> = notes.map(|note| note.kind).collect();
+        match name {
+            "swap_loop" => {
+                assert!(notes.iter().all(|note| matches!(note, FaultKind::SwapRead { .. })), "{notes:?}");
+                assert!(!notes.is_empty());
+            }
+            "reverse_if_any" => assert!(matches!(notes[..], [FaultKind::SameValue { .. }]), "{notes:?}"),
+            _ => assert!(notes.is_empty(), "{name}: {notes:?}"),
         }
     }
 }

@@ -12,6 +12,7 @@ mod instructions;
 mod kernels;
 mod misuse;
 mod modules;
+mod notes;
 mod nvcc;
 mod rust;
 mod shipped;

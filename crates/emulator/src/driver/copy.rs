@@ -5,7 +5,7 @@ use super::memory::check_range;
 use super::state::{State, state};
 use super::{Answer, MEMORY, Running, api, require, running};
 use crate::exec::Kind;
-use crate::fault::Work;
+use crate::fault::{Fault, FaultKind, Work};
 use crate::history::{Effect, Moment, Touch};
 use crate::memory::OutOfBounds;
 use cust_raw::{CUcontext, CUdeviceptr, CUresult, CUstream};
@@ -87,10 +87,13 @@ impl MemoryWork {
     /// # Safety
     ///
     /// An end in host memory is valid for all bytes, and nothing else uses them meanwhile.
-    pub unsafe fn run(self, context: usize, moment: Option<Moment>, _device: &Running) -> Answer<bool> {
+    pub unsafe fn run(self, context: usize, moment: Moment, _device: &Running) -> Answer<bool> {
         // SAFETY: the caller's promise.
         unsafe { self.perform()? };
-        let Some(moment) = moment else { return Ok(true) };
+        if let Some(fault) = self.unwritten() {
+            state()?.record(context, fault);
+            return Ok(false);
+        }
         let touch = |kind, start: u64, bytes: usize| {
             let range = start..start.saturating_add(bytes as u64);
             Touch { effect: Effect::plain(kind), place: None, ranges: vec![range] }
@@ -105,6 +108,27 @@ impl MemoryWork {
             }
         };
         state()?.end_work(context, work, moment, touches)
+    }
+
+    /// The fault of a copy to the host of which nothing wrote any byte. (A part may be padding, or not be
+    /// used yet.)
+    fn unwritten(self) -> Option<Fault> {
+        let Transfer { to: Device(to) | Any(to), from: Device(from) | Any(from), bytes } = self else {
+            return None;
+        };
+        if bytes == 0 || MEMORY.device_of(to).is_some() || !crate::settings().checks {
+            return None;
+        }
+        let allocation = MEMORY.unwritten(from, bytes as u64)?;
+        let kind = FaultKind::UnwrittenCopy { address: from, bytes: bytes as u64, allocation };
+        Some(Fault {
+            kernel: String::new(),
+            place: None,
+            block: [0; 3],
+            threads: Vec::new(),
+            seed: None,
+            kind,
+        })
     }
 
     /// # Safety

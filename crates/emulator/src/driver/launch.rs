@@ -6,7 +6,7 @@ use super::graph;
 use super::state::state;
 use super::{Answer, Running, api, require, running};
 use crate::counters::Counters;
-use crate::exec::{self, Launch};
+use crate::exec::{self, Findings, Launch};
 use crate::fault::Work;
 use crate::history::Moment;
 use crate::program::Kernel;
@@ -68,7 +68,7 @@ pub struct Captured {
 
 impl Captured {
     /// Runs it as captured; false if it has a fault.
-    pub fn run(&self, moment: Option<Moment>, device: &Running) -> Answer<bool> {
+    pub fn run(&self, moment: Moment, device: &Running) -> Answer<bool> {
         let (context, function) = {
             let mut state = state()?;
             let owned = state.get::<Function>(self.function)?;
@@ -90,7 +90,7 @@ fn run(
     function: &Function,
     launch: &Launch,
     is_cooperative: bool,
-    moment: Option<Moment>,
+    moment: Moment,
     _device: &Running,
 ) -> Answer<bool> {
     let (code, kernel) = (function.code(), function.kernel()?);
@@ -100,20 +100,23 @@ fn run(
         launch.workspace = memory.allocate(WORKSPACE).ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
         memory.write(launch.workspace, &[0; WORKSPACE as usize]).expect("it was just allocated");
     }
-    let mut touches = Vec::new();
-    let wanted = moment.is_some().then_some(&mut touches);
+    let mut findings = Findings { touches: Some(Vec::new()), ..Findings::default() };
     let settings = crate::settings();
-    let result = exec::run(&code.program, &code.loaded, kernel, &launch, &memory, &settings, wanted);
+    let result = exec::run(&code.program, &code.loaded, kernel, &launch, &memory, &settings, &mut findings);
     if is_cooperative {
         memory.free(launch.workspace);
     }
-    let (result, well) = match (result, moment) {
-        (Ok(counters), Some(moment)) => {
+    let Findings { notes, touches } = findings;
+    if !notes.is_empty() {
+        state()?.note(notes);
+    }
+    let touches = touches.unwrap_or_default();
+    let (result, well) = match result {
+        Ok(counters) => {
             let work = Work::Kernel(kernel.name.clone());
             (Some(counters), state()?.end_work(context, work, moment, touches)?)
         }
-        (Ok(counters), None) => (Some(counters), true),
-        (Err(fault), _) => {
+        Err(fault) => {
             state()?.record(context, *fault);
             (None, false)
         }

@@ -1,7 +1,7 @@
-//! The order of work on several devices, by streams, events and what the host waits for.
+//! The order of work, by streams, events and what the host waits for.
 //!
-//! Work always ends before the call that enqueues it returns. To find races across devices, this module keeps
-//! the order that the program asked for instead.
+//! Work always ends before the call that enqueues it returns. To find races between streams, this module
+//! keeps the order that the program asked for instead.
 //!
 //! All threads of the host count as one, because the driver does not see how they synchronise: work that any
 //! of them has waited for comes before all work enqueued later. That can hide a race, but never invents one.
@@ -24,8 +24,10 @@ pub struct Order {
     contexts: HashMap<usize, Clock>,
     /// The work that the host has waited for.
     host: Clock,
-    /// The number of streams seen so far.
+    /// The number of entries in the clocks.
     count: usize,
+    /// Entries of destroyed streams, for new streams. The host has waited for all their work.
+    free: Vec<usize>,
 }
 
 /// The state of a stream.
@@ -40,10 +42,12 @@ struct Line {
 
 impl Order {
     fn line(&mut self, queue: Queue, blocking: bool) -> &mut Line {
-        let count = &mut self.count;
+        let (count, free) = (&mut self.count, &mut self.free);
         self.queues.entry(queue).or_insert_with(|| {
-            let number = *count;
-            *count += 1;
+            let number = free.pop().unwrap_or_else(|| {
+                *count += 1;
+                *count - 1
+            });
             Line { number, blocking, clock: Clock::default() }
         })
     }
@@ -82,34 +86,41 @@ impl Order {
         clock
     }
 
-    /// Drops the streams of a destroyed context.
+    /// Drops the streams of a destroyed context, whose work the host has waited for.
     pub fn forget(&mut self, context: usize) {
-        self.queues.retain(|&(of, _), _| of != context);
+        let gone = self.queues.extract_if(|&(of, _), _| of == context);
+        self.free.extend(gone.map(|(_, line)| line.number));
         self.contexts.remove(&context);
+    }
+
+    /// Drops a destroyed stream, unless others may still have to wait for its work.
+    pub fn end(&mut self, context: usize, lane: Lane) {
+        let queue = (context, Some(lane));
+        if self.queues.get(&queue).is_some_and(|line| line.clock.is_within(&self.host))
+            && let Some(line) = self.queues.remove(&queue)
+        {
+            self.free.push(line.number);
+        }
     }
 }
 
 impl State {
-    /// Returns the order, with a stream's key and whether it is blocking; `None` if there is one device.
-    fn ordered(&mut self, stream: CUstream) -> Answer<Option<(&mut Order, Queue, bool)>> {
-        if self.order.is_none() {
-            return Ok(None);
-        }
+    /// Returns the order, with a stream's key and whether it is blocking.
+    fn ordered(&mut self, stream: CUstream) -> Answer<(&mut Order, Queue, bool)> {
         let queue = (self.stream_context(stream)?, self.lane(stream)?);
         let blocking = self.blocking(stream)?;
-        Ok(self.order.as_mut().map(|order| (order, queue, blocking)))
+        Ok((&mut self.order, queue, blocking))
     }
 
-    /// Begins the next piece of work in a stream; `None` if there is one device.
-    pub fn begin_work(&mut self, stream: CUstream) -> Answer<Option<Moment>> {
-        Ok(self.ordered(stream)?.map(|(order, queue, blocking)| order.work(queue, blocking)))
+    /// Begins the next piece of work in a stream.
+    pub fn begin_work(&mut self, stream: CUstream) -> Answer<Moment> {
+        let (order, queue, blocking) = self.ordered(stream)?;
+        Ok(order.work(queue, blocking))
     }
 
     /// Begins work that waits for all work of these contexts, whose later work waits for it.
-    ///
-    /// Otherwise as [`begin_work`](Self::begin_work).
-    pub fn begin_between(&mut self, stream: CUstream, contexts: [usize; 3]) -> Answer<Option<Moment>> {
-        let Some((order, queue, blocking)) = self.ordered(stream)? else { return Ok(None) };
+    pub fn begin_between(&mut self, stream: CUstream, contexts: [usize; 3]) -> Answer<Moment> {
+        let (order, queue, blocking) = self.ordered(stream)?;
         let before = contexts.map(|context| order.all(context));
         let line = order.line(queue, blocking);
         before.iter().for_each(|clock| line.clock.join(clock));
@@ -117,28 +128,25 @@ impl State {
         for context in contexts {
             order.contexts.entry(context).or_default().join(&moment.clock);
         }
-        Ok(Some(moment))
+        Ok(moment)
     }
 
     /// Returns the work that is done once all current work of a stream is done.
     pub fn done_in(&mut self, stream: CUstream) -> Answer<Clock> {
-        let ordered = self.ordered(stream)?;
-        Ok(ordered.map_or_else(Clock::default, |(order, queue, blocking)| order.reach(queue, blocking)))
+        let (order, queue, blocking) = self.ordered(stream)?;
+        Ok(order.reach(queue, blocking))
     }
 
     /// Orders a stream's later work after `done`.
     pub fn stream_waits(&mut self, stream: CUstream, done: &Clock) -> Answer {
-        if let Some((order, queue, blocking)) = self.ordered(stream)? {
-            order.line(queue, blocking).clock.join(done);
-        }
+        let (order, queue, blocking) = self.ordered(stream)?;
+        order.line(queue, blocking).clock.join(done);
         Ok(())
     }
 
     /// Orders all later work after `done`, because the host waits for it.
     pub fn host_waits(&mut self, done: &Clock) {
-        if let Some(order) = &mut self.order {
-            order.host.join(done);
-        }
+        self.order.host.join(done);
     }
 
     /// Orders all later work after a stream's current work, because the host waits for the stream.
@@ -150,13 +158,11 @@ impl State {
 
     /// Orders all later work after a context's current work, because the host waits for the context.
     pub fn host_waits_for_all(&mut self, context: usize) {
-        if let Some(order) = &mut self.order {
-            let done = order.all(context);
-            order.host.join(&done);
-        }
+        let done = self.order.all(context);
+        self.order.host.join(&done);
     }
 
-    /// Compares finished work of a context with the work of other devices.
+    /// Compares finished work of a context with earlier work.
     ///
     /// Returns false if there is a race, and stops the context.
     pub fn end_work(
@@ -166,7 +172,8 @@ impl State {
         moment: Moment,
         touches: Vec<Touch>,
     ) -> Answer<bool> {
-        if !crate::settings().checks {
+        let settings = crate::settings();
+        if !settings.checks {
             return Ok(true);
         }
         let stream = moment.stream;
@@ -174,10 +181,10 @@ impl State {
         if seen {
             self.host_waits(&clock);
         }
-        let mut lines = self.order.iter_mut().flat_map(|order| order.queues.values_mut());
-        if let Some(line) = lines.find(|line| line.number == stream) {
+        if let Some(line) = self.order.queues.values_mut().find(|line| line.number == stream) {
             line.clock.join(&clock);
         }
+        let race = race.filter(|race| !settings.allows(race));
         let well = race.is_none();
         if let Some(race) = race {
             self.record(context, race);

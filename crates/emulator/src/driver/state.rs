@@ -31,8 +31,8 @@ pub struct State {
     pub primaries: Vec<Primary>,
     /// Whether devices can access each other's memory.
     pub peer_access: bool,
-    /// The order of work; `None` if there is one device.
-    pub order: Option<Order>,
+    /// The order of work.
+    pub order: Order,
     /// The live contexts, by handle.
     pub contexts: HashMap<usize, Context>,
     modules: Table<Arc<Module>>,
@@ -46,6 +46,7 @@ pub struct State {
     /// Allocations by the address of their first byte.
     pub allocations: HashMap<u64, Allocation>,
     faults: Vec<Fault>,
+    notes: Vec<Fault>,
 }
 
 /// A device's primary context, which is live while it is retained.
@@ -113,7 +114,6 @@ pub fn initialise() {
             let handle = state.new_handle();
             state.primaries.push(Primary { handle, ..Primary::default() });
         }
-        state.order = (state.primaries.len() > 1).then(Order::default);
     }
 }
 
@@ -181,9 +181,7 @@ impl State {
             other.peers.retain(|&peer| peer != context);
         }
         self.host_waits_for_all(context);
-        if let Some(order) = &mut self.order {
-            order.forget(context);
-        }
+        self.order.forget(context);
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
         self.functions.retain(|_, function| function.context != context);
@@ -206,6 +204,17 @@ impl State {
         }
         self.faults.push(fault);
     }
+
+    /// Prints and keeps notes, unless it has kept the same ones of another launch.
+    pub fn note(&mut self, notes: Vec<Fault>) {
+        for note in notes {
+            let is_known = |known: &Fault| known.kernel == note.kernel && known.is_at_lines_of(&note);
+            if !self.notes.iter().any(is_known) {
+                eprintln!("{note}");
+                self.notes.push(note);
+            }
+        }
+    }
 }
 
 /// Frees the memory of a module's variables.
@@ -224,10 +233,21 @@ fn release(module: Arc<Module>) {
 /// context returns the fault's code ([`Fault::code`]). On a GPU, the context would then have to be reset and
 /// would lose all its memory. Here, this call makes the context usable again, so that one test can plant a
 /// fault and the next can run. Memory keeps the contents that the kernel left.
+///
+/// [`take_notes`] returns the notes.
 pub fn take_faults() -> Vec<Fault> {
     let mut state = lock();
     for context in state.contexts.values_mut() {
         context.fault = None;
     }
     std::mem::take(&mut state.faults)
+}
+
+/// Takes the notes since the last call: races by the letter of the PTX ISA that libraries rely on
+/// ([`Level::Note`](crate::fault::Level::Note)).
+///
+/// A note stops nothing. Two instructions of a kernel have one note, however many threads and launches race
+/// there.
+pub fn take_notes() -> Vec<Fault> {
+    std::mem::take(&mut lock().notes)
 }

@@ -4,7 +4,7 @@
 //! always happened, unless a stream captured it. `order.rs` keeps the order that a program can rely on.
 
 use super::context::PRIORITIES;
-use super::graph::{Mark, Work};
+use super::graph::{Lane, Mark, Work};
 use super::state::{Owned, State, host_function, state};
 use super::{Answer, api, put, require};
 use crate::history::Clock;
@@ -137,7 +137,9 @@ api! {
 
     fn cuStreamDestroy_v2(stream: CUstream) {
         let mut state = state()?;
+        let context = state.stream_context(stream)?;
         state.remove::<Stream>(stream.addr())?;
+        state.order.end(context, Lane::Created(stream.addr()));
         state.abandon(stream.addr());
         Ok(())
     }

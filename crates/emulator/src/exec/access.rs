@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    fault::{Action, Fault, FaultKind, Memory as Where},
+    fault::{Action, Fault, FaultKind, Memory as Where, readable},
     memory::Allocation,
+    program::arrays::Array,
     program::code::{
         Address, AsyncCopy, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Operation, Order, PARAM_WINDOW,
         SHARED_WINDOW, Scope, Space, Store, WINDOW,
@@ -20,6 +21,7 @@ use super::{
     counting::{bank_conflicts, sectors},
     lanes::{ALL, Bank, LANES, Registers, collect, lanes},
     log::Accessed,
+    reports::Conflict,
     warp::{InFlight, Warp},
 };
 
@@ -235,7 +237,7 @@ impl State<'_> {
         at: u32,
     ) -> Result<(), Box<Fault>> {
         let request = self.weak_read(warp, (addresses, active), (8, 1), at);
-        self.check_shared(&Request { kind: Kind::Write, reads: false, ..request }).map(drop)
+        self.check_shared(&Request { kind: Kind::Write, reads: false, ..request }, &[]).map(drop)
     }
 
     /// Splits the lanes of a generic access by the memory that they address.
@@ -294,7 +296,7 @@ impl State<'_> {
                 self.counters.shared_load_requests += 1;
                 self.counters.shared_load_conflicts +=
                     bank_conflicts(request.addresses, request.mask, request.bytes);
-                let unwritten = self.check_shared(request)?;
+                let unwritten = self.check_shared(request, &[])?;
                 copy_out(&self.shared, request, values);
                 if unwritten != 0 {
                     self.read_unwritten(warp, request, (unwritten, Where::Shared), values.len());
@@ -339,6 +341,13 @@ impl State<'_> {
                 self.counters.global_store_sectors += self.check_global(request)?.0;
                 self.check_defined(warp, request.size, request.mask, request.at)?;
                 self.check_clash(request, values, Where::Global)?;
+                if let Some(checks) = &mut self.checks
+                    && request.kind == Kind::Write
+                {
+                    // SAFETY: as for the store below.
+                    let changed = unsafe { changed_global(request, values) };
+                    checks.log.changed(changed, || self.grid.next_order() - 1);
+                }
                 // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
                 // launch holds.
                 unsafe { write_global(request, values) };
@@ -349,7 +358,7 @@ impl State<'_> {
                 self.counters.shared_store_requests += 1;
                 self.counters.shared_store_conflicts +=
                     bank_conflicts(request.addresses, request.mask, request.bytes);
-                self.check_shared(request)?;
+                self.check_shared(request, values)?;
                 self.check_clash(request, values, Where::Shared)?;
                 copy_in(&mut self.shared, request, values);
                 if self.wide.is_some() {
@@ -472,7 +481,7 @@ impl State<'_> {
                 // PTX has vector atomics only for global memory.
                 Space::Shared if count == 1 => {
                     self.counters.shared_atomic_requests += 1;
-                    let unwritten = self.check_shared(&request)?;
+                    let unwritten = self.check_shared(&request, &[])?;
                     if unwritten != 0 {
                         self.suspect_unwritten(&request, unwritten, Where::Shared);
                     }
@@ -551,6 +560,8 @@ impl State<'_> {
             }
             self.counters = counters;
         }
+        let records =
+            self.checks.as_mut().map_or_else(Vec::new, |checks| checks.log.suspend(warp.index as usize));
         let request = Request { addresses: &to, mask: active, ..request }.stored();
         self.write(warp, &request, Space::Shared, values)?;
         if let Some(checks) = &mut self.checks {
@@ -558,7 +569,7 @@ impl State<'_> {
                 checks.shadow.suspend(to[lane] as usize, copy.size as usize);
             }
             let (group, serial) = (warp.groups, checks.serial);
-            warp.copies.push(InFlight { lanes: active, to, bytes: copy.size, group, at, serial });
+            warp.copies.push(InFlight { lanes: active, to, bytes: copy.size, group, at, serial, records });
         }
         Ok(())
     }
@@ -832,8 +843,9 @@ impl State<'_> {
         }))
     }
 
-    /// Checks bounds, alignment, unwritten bytes and races in shared memory. Returns the lanes that read what nothing wrote.
-    pub fn check_shared(&mut self, request: &Request) -> Result<u32, Box<Fault>> {
+    /// Checks bounds, alignment, unwritten bytes and races in shared memory. `values` are those of a store.
+    /// Returns the lanes that read what nothing wrote.
+    pub fn check_shared(&mut self, request: &Request, values: &Values) -> Result<u32, Box<Fault>> {
         let reserved = &self.grid.reserved;
         let is_reserved = |lane: usize| {
             let within = request.addresses[lane].checked_sub(reserved.start as u64);
@@ -841,6 +853,11 @@ impl State<'_> {
         };
         if reserved.is_empty() || !lanes(request.mask).all(is_reserved) {
             self.check_range(request, self.grid.shared_bytes as u64, Where::Shared)?;
+        }
+        if self.checks.is_some()
+            && let Some(array) = self.grid.code.arrays.of(request.at)
+        {
+            self.check_array(request, array)?;
         }
         let Some(checks) = &mut self.checks else { return Ok(0) };
         checks.serial += 1;
@@ -852,13 +869,14 @@ impl State<'_> {
             warp: warp as u8,
             lane: 0,
             kind: request.kind,
+            size: request.size as u8,
         };
-        let mut unwritten = 0;
+        let (mut unwritten, mut racing) = (0, 0);
         for lane in lanes(request.mask) {
             let address = request.addresses[lane] as usize;
             let now = Moment { lane: lane as u8, ..moment };
-            if let Some(before) = checks.shadow.access(&checks.clocks, now, address, bytes) {
-                return Err(self.race(request, before, lane));
+            if checks.shadow.access(&checks.clocks, now, address, bytes).is_some() {
+                racing |= 1 << lane;
             }
             if request.reads && !checks.shadow.is_written(address, bytes) {
                 unwritten |= 1 << lane;
@@ -866,6 +884,9 @@ impl State<'_> {
             if request.kind.writes() {
                 checks.shadow.mark_written(address, bytes);
             }
+        }
+        for lane in lanes(racing) {
+            self.judge_races(request, values, Moment { lane: lane as u8, ..moment })?;
         }
         Ok(unwritten)
     }
@@ -929,24 +950,104 @@ impl State<'_> {
         }
     }
 
-    fn race(&self, request: &Request, before: Moment, lane: usize) -> Box<Fault> {
-        let place = (request.addresses[lane], request.bytes);
+    /// Checks that an access whose address comes from one shared array stays in it.
+    fn check_array(&mut self, request: &Request, array: &Array) -> Result<(), Box<Fault>> {
+        let (start, end) = (array.range.start, array.range.end);
+        let mut mask = 0;
+        for (lane, &address) in request.addresses.iter().enumerate() {
+            mask |= u32::from(address < start || address.saturating_add(request.bytes.into()) > end) << lane;
+        }
+        if mask & request.mask == 0 { Ok(()) } else { self.out_of_array(request, mask & request.mask, array) }
+    }
+
+    #[cold]
+    fn out_of_array(&mut self, request: &Request, mask: u32, array: &Array) -> Result<(), Box<Fault>> {
+        let pair = (Conflict::Race, request.at, request.at);
+        if self.reports.is_settled(pair) {
+            return Ok(());
+        }
+        let shown = |array: &Array| readable(&array.name).unwrap_or_else(|| array.name.clone());
+        let access = self.access(request, mask, Where::Shared);
+        let near = match self.grid.code.arrays.at(access.address) {
+            Some(other) => {
+                format!("this is byte {} of `{}`", access.address - other.range.start, shown(other))
+            }
+            None => "no array is there".to_owned(),
+        };
+        let kind = FaultKind::OutOfArray { access, array: shown(array), bytes: array.range.clone(), near };
+        let fault = self.fault(request.warp, request.at, mask, kind);
+        self.reports.settle(self.grid, pair, fault)
+    }
+
+    /// Reports the races of a lane's access to shared memory. Records the access if none is a fault.
+    #[cold]
+    fn judge_races(&mut self, request: &Request, values: &Values, now: Moment) -> Result<(), Box<Fault>> {
+        let (address, bytes) = (request.addresses[now.lane as usize] as usize, request.bytes as usize);
+        let Some(checks) = &self.checks else { return Ok(()) };
+        for (range, before) in checks.shadow.races(&checks.clocks, now, address, bytes) {
+            let conflict = self.conflict(request, values, (range, before), now);
+            let pair = (conflict, before.at, now.at);
+            if !self.reports.is_settled(pair) {
+                let fault = self.race(request, conflict, before, now.lane);
+                self.reports.settle(self.grid, pair, fault)?;
+            }
+        }
+        if let Some(checks) = &mut self.checks {
+            checks.shadow.record(&checks.clocks, now, address, bytes);
+        }
+        Ok(())
+    }
+
+    /// Says why a lane's access to shared memory conflicts with an earlier access to these bytes.
+    fn conflict(
+        &self,
+        request: &Request,
+        values: &Values,
+        (range, before): (Range<usize>, Moment),
+        now: Moment,
+    ) -> Conflict {
+        if before.is_in_flight() {
+            return match self.grid.code.instructions[before.at as usize].operation {
+                Operation::Mbarrier(_) => Conflict::MbarrierWord,
+                _ => Conflict::Unfinished,
+            };
+        }
+        let starts_swap = |at: u32| match &self.grid.code.instructions[at as usize].operation {
+            Operation::Load(load) => load.starts_swap,
+            _ => false,
+        };
+        match [before.kind, now.kind] {
+            [Kind::Write, Kind::Write] => {
+                let (size, lane) = (request.size as usize, now.lane as usize);
+                let start = request.addresses[lane] as usize;
+                let has_atomic = |at| self.checks.as_ref().is_some_and(|checks| checks.shadow.has_atomic(at));
+                let is_same = |at: usize| {
+                    let (element, byte) = ((at - start) / size, (at - start) % size);
+                    values
+                        .get(element)
+                        .is_some_and(|values| (values[lane] >> (8 * byte)) as u8 == self.shared[at])
+                };
+                let is_same = !has_atomic(range.start) && range.clone().all(is_same);
+                if is_same { Conflict::SameValue } else { Conflict::Race }
+            }
+            [Kind::AtomicWrite, Kind::Read] if starts_swap(now.at) => Conflict::SwapRead,
+            [Kind::Read, Kind::AtomicWrite] if starts_swap(before.at) => Conflict::SwapRead,
+            _ => Conflict::Race,
+        }
+    }
+
+    fn race(&self, request: &Request, conflict: Conflict, before: Moment, lane: u8) -> Box<Fault> {
+        let place = (request.addresses[lane as usize], request.bytes);
         let earlier = Request { kind: before.kind, ..*request };
         let first = self.describe(earlier.action(), Where::Shared, place, before.thread());
         let second =
-            self.describe(request.action(), Where::Shared, place, (request.warp, lane as u32, request.at));
-        let operation = &self.grid.code.instructions[before.at as usize].operation;
-        let kind = match (before.is_in_flight(), operation) {
-            (true, Operation::Mbarrier(_)) => FaultKind::MbarrierWord { first, second },
-            (true, _) => FaultKind::Unfinished { first, second },
-            (false, _) => FaultKind::Race { first, second },
-        };
-        self.fault(request.warp, request.at, 1 << lane, kind)
+            self.describe(request.action(), Where::Shared, place, (request.warp, lane.into(), request.at));
+        self.fault(request.warp, request.at, 1 << lane, conflict.kind(first, second))
     }
 
     /// Checks that no two lanes of one store write different values to the same place. Of a relaxed store they
     /// may: each is atomic.
-    fn check_clash(&self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
+    fn check_clash(&mut self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
         if self.checks.is_none() || request.kind.is_atomic() || request.is_contiguous() {
             return Ok(());
         }
@@ -973,7 +1074,9 @@ impl State<'_> {
                     self.describe(Action::Write, memory, place, (request.warp, lane as u32, request.at))
                 };
                 let kind = FaultKind::Race { first: describe(a), second: describe(b) };
-                return Err(self.fault(request.warp, request.at, 1 << a | 1 << b, kind));
+                let fault = self.fault(request.warp, request.at, 1 << a | 1 << b, kind);
+                let pair = (Conflict::Race, request.at, request.at);
+                return self.reports.settle(self.grid, pair, fault);
             }
         }
         Ok(())
@@ -995,7 +1098,7 @@ impl State<'_> {
 
     /// Records a fault that is reported unless there is a race. The first one counts.
     pub fn suspect(&mut self, fault: Box<Fault>) {
-        if self.suspicion.is_none() {
+        if self.suspicion.is_none() && !self.grid.settings.allows(&fault) {
             self.suspicion = Some(fault);
             self.limit = self.limit.min(self.issued() + AFTERMATH);
         }
@@ -1080,6 +1183,35 @@ unsafe fn read_global(request: &Request, values: &mut Values) {
             _ => read!(AtomicU64),
         }
     }
+}
+
+/// Returns the lanes whose bytes differ from these values.
+///
+/// # Safety
+///
+/// That of [`read_global`].
+unsafe fn changed_global(request: &Request, values: &Values) -> u32 {
+    let mut changed = 0;
+    for (element, values) in values.iter().enumerate() {
+        let offset = element as u64 * u64::from(request.size);
+        macro_rules! compare {
+            ($atomic:ident, $int:ident) => {
+                for lane in lanes(request.mask) {
+                    let address = (request.addresses[lane] + offset) as *mut _;
+                    // SAFETY: as the caller vouches.
+                    let old = unsafe { $atomic::from_ptr(address) }.load(Ordering::Relaxed);
+                    changed |= u32::from(old != values[lane] as $int) << lane;
+                }
+            };
+        }
+        match request.size {
+            1 => compare!(AtomicU8, u8),
+            2 => compare!(AtomicU16, u16),
+            4 => compare!(AtomicU32, u32),
+            _ => compare!(AtomicU64, u64),
+        }
+    }
+    changed
 }
 
 /// # Safety

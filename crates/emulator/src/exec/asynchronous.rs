@@ -22,6 +22,11 @@ impl State<'_> {
         let Some(checks) = &mut self.checks else { return };
         let committed = warp.groups;
         let time = checks.clocks.time[warp.index as usize];
+        if !warp.copies.is_empty() {
+            // What comes after the wait has a later time, so that it differs from what comes before.
+            checks.clocks.time[warp.index as usize] += 1;
+            checks.log.interrupt(warp.index as usize);
+        }
         for copy in &mut warp.copies {
             let ends = |lane: usize| match groups {
                 None => true,
@@ -29,6 +34,9 @@ impl State<'_> {
             };
             let done = collect(ends) & copy.lanes & active;
             copy.lanes &= !done;
+            if done != 0 {
+                checks.log.settle(&copy.records, time + 1);
+            }
             for lane in lanes(done) {
                 let moment = Moment {
                     time,
@@ -37,6 +45,7 @@ impl State<'_> {
                     warp: warp.index as u8,
                     lane: lane as u8,
                     kind: Kind::Write,
+                    size: copy.bytes.min(8) as u8,
                 };
                 let to = copy.to[lane] as usize;
                 if checks.shadow.flies(to, copy.serial) {

@@ -22,6 +22,7 @@ use super::{
     lanes::{ALL, LANES, Register, collect, lanes},
     log::Log,
     mbarrier::Objects,
+    reports::Reports,
     shadow::Shadow,
     undefined::{Origin, Undefined},
     warp::{NONE, Path, State as Waits, Warp},
@@ -78,6 +79,8 @@ pub struct State<'g> {
     pub limit: u64,
     /// A fault that is reported unless a race turns out to be its cause.
     pub suspicion: Option<Box<Fault>>,
+    /// The notes of the CPU thread that runs the block, while it runs.
+    pub reports: Reports,
     /// The registers that are tracked, and what instructions do with them, if nearly all may be undefined.
     pub wide: Option<(&'g Tracked, &'g Carries)>,
     /// The origins of undefined values that were stored to shared memory, by address.
@@ -160,6 +163,7 @@ impl<'g> Block<'g> {
             issued: 0,
             limit: 0,
             suspicion: None,
+            reports: Reports::default(),
             wide: None,
             stored_undefined: HashMap::new(),
             random: Random(0),
@@ -173,7 +177,14 @@ impl<'g> Block<'g> {
     }
 
     /// Runs the block until it ends or waits for other blocks; with a seed, for `turn` instructions at most.
-    pub fn resume(&mut self, turn: u64) -> Result<Progress<'g>, Box<Fault>> {
+    pub fn resume(&mut self, turn: u64, reports: &mut Reports) -> Result<Progress<'g>, Box<Fault>> {
+        std::mem::swap(&mut self.state.reports, reports);
+        let progress = self.run(turn);
+        std::mem::swap(&mut self.state.reports, reports);
+        progress
+    }
+
+    fn run(&mut self, turn: u64) -> Result<Progress<'g>, Box<Fault>> {
         if std::mem::take(&mut self.has_waited) {
             self.warps.iter_mut().for_each(|warp| (warp.polls, warp.has_seen) = (0, false));
         }

@@ -233,7 +233,7 @@ impl State<'_> {
     ) -> Result<(), Box<Fault>> {
         let addresses = [piece.shared; LANES];
         let request = self.weak_read(warp, (&addresses, 1 << lane), (8, piece.bytes as u32 / 8), at);
-        self.check_shared(&Request { kind, reads: false, ..request }).map(drop)
+        self.check_shared(&Request { kind, reads: false, ..request }, &[]).map(drop)
     }
 
     /// Checks that a `fence.proxy.async` lies between the stores to these bytes and a bulk copy of them.

@@ -34,6 +34,8 @@ pub struct Moment {
     /// The lane, with [`IN_FLIGHT`] set for an asynchronous copy that has not been waited for.
     pub lane: u8,
     pub kind: Kind,
+    /// Bytes of one element.
+    pub size: u8,
 }
 
 /// The flag of an access that is not yet ordered before anything, not even before its own lane's next access.
@@ -41,7 +43,8 @@ pub const IN_FLIGHT: u8 = 0x80;
 
 impl Moment {
     /// No access.
-    pub const NONE: Moment = Moment { time: 0, at: u32::MAX, serial: 0, warp: 0, lane: 0, kind: Kind::Read };
+    pub const NONE: Moment =
+        Moment { time: 0, at: u32::MAX, serial: 0, warp: 0, lane: 0, kind: Kind::Read, size: 0 };
 
     pub fn is_some(&self) -> bool {
         self.at != u32::MAX
@@ -56,6 +59,13 @@ impl Moment {
     pub fn thread(&self) -> (u32, u32, u32) {
         let warp = if self.warp == ENGINE as u8 { self.serial } else { self.warp.into() };
         (warp, (self.lane & !IN_FLIGHT).into(), self.at)
+    }
+
+    /// Whether two accesses of one place need to be ordered. Atomic accesses of different sizes are not
+    /// atomic to each other. (PTX ISA, "Morally strong operations".)
+    pub fn conflicts(&self, other: &Moment) -> bool {
+        (self.kind.writes() || other.kind.writes())
+            && !(self.kind.is_atomic() && other.kind.is_atomic() && self.size == other.size)
     }
 }
 
@@ -75,11 +85,6 @@ impl Kind {
 
     pub fn writes(self) -> bool {
         matches!(self, Kind::Write | Kind::AtomicWrite)
-    }
-
-    /// Whether two such accesses of one place need to be ordered.
-    pub fn conflicts(self, other: Kind) -> bool {
-        (self.writes() || other.writes()) && !(self.is_atomic() && other.is_atomic())
     }
 }
 

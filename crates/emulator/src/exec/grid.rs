@@ -87,7 +87,7 @@ impl<'a> Grid<'a> {
         let (mut constants, mut specials) = (Vec::new(), Vec::new());
         for (register, constant) in &kernel.code.constants {
             match constant {
-                Constant::Bits(bits) => constants.push((*register, *bits)),
+                Constant::Bits(bits) | Constant::Shared { bits, .. } => constants.push((*register, *bits)),
                 Constant::Special(special) => specials.push((*register, *special)),
                 Constant::Address(name, offset) => {
                     let address = module.address(name).map_or(0, |(address, _)| address);

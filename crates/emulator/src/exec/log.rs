@@ -55,6 +55,8 @@ pub struct Record {
     pub bytes: u8,
     pub warp: u8,
     pub kind: Kind,
+    /// The lanes whose plain store changed the bytes.
+    pub changed: u32,
 }
 
 /// A release or an acquire with a scope beyond its block.
@@ -84,8 +86,13 @@ pub struct Log<'g> {
     pub known: Vec<Vector>,
     /// Each warp's partial barriers: the time after the barrier, and its lanes.
     pub parts: HashMap<u8, Vec<(u32, u32)>>,
+    /// The times before which asynchronous copies may still read, by record: that of the wait, or the
+    /// greatest.
+    ends: HashMap<usize, u32>,
     /// Each warp's last instruction, to detect repetitions.
     last: Vec<Last>,
+    /// The record of the last access.
+    latest: Option<usize>,
     /// The last fence of each warp: the warp, its time, and the index of its vector.
     fenced: Vec<(u8, u32, u32)>,
     /// Relaxed reads since each warp's last fence: warp, lane, address, order.
@@ -131,7 +138,9 @@ impl<'g> Log<'g> {
             events: Vec::new(),
             known: Vec::new(),
             parts: HashMap::new(),
+            ends: HashMap::new(),
             last: Vec::new(),
+            latest: None,
             fenced: Vec::new(),
             seen: Vec::new(),
         }
@@ -203,6 +212,7 @@ impl<'g> Log<'g> {
     /// Logs an access.
     pub fn access(&mut self, clocks: &Clocks, stamp: u64, accessed: &Accessed) {
         let Accessed { addresses, mask, bytes, kind, at, warp, time } = *accessed;
+        self.latest = None;
         if self.room.is_spent() {
             return;
         }
@@ -211,6 +221,7 @@ impl<'g> Log<'g> {
             && let Some(&place) = last.records.get(*done)
         {
             *done += 1;
+            self.latest = Some(place);
             self.records[place].stamp = stamp;
             self.records[place].time = time;
             self.records[place].known = self.know(clocks, warp);
@@ -255,10 +266,46 @@ impl<'g> Log<'g> {
             bytes: bytes as u8,
             warp: warp as u8,
             kind,
+            changed: 0,
         };
+        self.latest = Some(self.records.len());
         self.records.push(record);
         if let Some(last) = self.last.iter_mut().find(|last| last.warp == warp) {
             last.records.push(self.records.len() - 1);
+        }
+    }
+
+    /// Marks the reads of a warp's last instruction as unfinished. Returns their records.
+    #[cold]
+    pub fn suspend(&mut self, warp: usize) -> Vec<usize> {
+        let last = self.last.iter().find(|last| last.warp == warp);
+        let records = last.map_or_else(Vec::new, |last| last.records.clone());
+        self.ends.extend(records.iter().map(|&record| (record, u32::MAX)));
+        records
+    }
+
+    /// Ends reads before this time of their warp. The first end counts, if lanes wait at different times.
+    pub fn settle(&mut self, records: &[usize], time: u32) {
+        for record in records {
+            self.ends.entry(*record).and_modify(|end| *end = time.min(*end));
+        }
+    }
+
+    /// The time of the warp from which a record's access is over: that of the access, or of the wait for a
+    /// copy.
+    pub fn end_of(&self, record: usize) -> u32 {
+        self.ends.get(&record).copied().unwrap_or(self.records[record].time)
+    }
+
+    /// Notes the lanes whose plain store, the last access, changes the bytes. If not all do, other stores may
+    /// have stored the same values before: `stamp` tells which.
+    pub fn changed(&mut self, lanes: u32, stamp: impl FnOnce() -> u64) {
+        if let Some(place) = self.latest {
+            let record = &mut self.records[place];
+            record.changed |= lanes;
+            if lanes != record.mask {
+                record.stamp = stamp();
+            }
         }
     }
 

@@ -347,7 +347,7 @@ impl State<'_> {
         checks.serial += 1;
         let (time, serial) = (checks.clocks.time[warp], checks.serial);
         let kind = clocks::Kind::Write;
-        let now = Moment { time, at, serial, warp: warp as u8, lane: lane as u8, kind };
+        let now = Moment { time, at, serial, warp: warp as u8, lane: lane as u8, kind, size: 8 };
         checks.shadow.replace(now, address as usize, 8);
         checks.shadow.mark_unwritten(address as usize, 8);
     }

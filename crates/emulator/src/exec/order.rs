@@ -23,6 +23,7 @@ use super::{
     block::{Block, Progress, Random},
     grid::Grid,
     log::Log,
+    reports::Reports,
 };
 
 /// How long a CPU thread first sleeps if all its blocks wait; it doubles the time up to [`MOST_PAUSE`].
@@ -46,6 +47,7 @@ pub struct Found<'g> {
     pub logs: Vec<Log<'g>>,
     pub fault: Option<(u64, Box<Fault>)>,
     pub suspicion: Option<(u64, Box<Fault>)>,
+    pub reports: Reports,
 }
 
 /// Runs all blocks of a grid. Returns what each CPU thread has found.
@@ -98,7 +100,7 @@ impl<'g> Worker<'g> {
     /// Runs a block for `turn` instructions; without a seed, until it ends or waits.
     fn resume(&mut self, mut block: Block<'g>, turn: u64) -> Turn<'g> {
         let number = block.number();
-        match block.resume(turn) {
+        match block.resume(turn, &mut self.found.reports) {
             Ok(Progress::Goes) => return Turn::Goes(block),
             Ok(Progress::Waits { stuck: true }) => return Turn::Stuck(block),
             Ok(Progress::Waits { stuck: false }) => return Turn::Waits(block),

@@ -4,7 +4,8 @@
 //! race unless one access happens before the other: by barriers within a block, or by a release and an
 //! acquire of the same address. An acquire is taken to see every release of its address that ran before it,
 //! even if it read an older value. This can hide a race. So can more than [`RECENT`] atomic accesses of a
-//! place in a row, or as many plain reads before an atomic write.
+//! place in a row, as many plain reads before an atomic write, or more than [`SAME`] unordered stores of one
+//! value.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    fault::{Access, Action, Fault, FaultKind, Memory as Where},
-    history::{Effect, Touch},
+    fault::{Access, Action, Fault, Memory as Where},
+    history::{Effect, Touch, join_ranges},
     program::code::{Operation, Order, Scope},
 };
 
@@ -22,11 +23,15 @@ use super::{
     grid::Grid,
     lanes::{LANES, collect, lanes},
     log::{Event, Log, Record},
+    reports::{Conflict, Reports},
 };
 
 /// The most atomic accesses of a place that an access is compared with, and the most plain reads that an
 /// atomic write is compared with.
 const RECENT: usize = 256;
+
+/// The most unordered stores of one value to a place that an access is compared with.
+const SAME: usize = 16;
 
 /// The most uses that are checked at once, to bound the memory needed.
 const MOST_USES: u64 = 1 << 22;
@@ -59,8 +64,8 @@ struct Use {
 /// Two uses that race, each with a lane.
 type Pair = [(Use, usize); 2];
 
-/// Searches for races. Returns the one at the lowest address.
-pub fn find(grid: &Grid, logs: &mut [Log]) -> Result<(), Box<Fault>> {
+/// Searches for races. Returns the one at the lowest address that is a fault.
+pub fn find(grid: &Grid, logs: &mut [Log], reports: &mut Reports) -> Result<(), Box<Fault>> {
     logs.sort_unstable_by_key(|log| log.block);
     let spans = conflicting_spans(logs);
     let mut orders = Orders::new(logs);
@@ -74,31 +79,28 @@ pub fn find(grid: &Grid, logs: &mut [Log]) -> Result<(), Box<Fault>> {
             count += 1;
         }
         let (cluster, after) = rest.split_at(count);
-        check_cluster(grid, logs, &mut orders, cluster, range)?;
+        check_cluster(grid, logs, (&mut orders, reports), cluster, range)?;
         rest = after;
     }
     Ok(())
 }
 
-/// The memory that a launch touched, by instruction, to find races with the work of other devices.
+/// The memory that a launch touched, by instruction, to find races with the work of other streams.
 pub fn touches(grid: &Grid, logs: &[Log]) -> Vec<Touch> {
     let mut found: BTreeMap<u32, (Effect, Vec<Range<u64>>)> = BTreeMap::new();
     for log in logs {
         for record in &log.records {
             let new = || (effect(grid, record), Vec::new());
             let (_, ranges) = found.entry(record.at).or_insert_with(new);
-            record.spans(log, |start, end| ranges.push(start..end));
+            record.spans(log, |start, end| match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            });
         }
     }
     let touch = |(at, (effect, mut ranges)): (u32, (Effect, Vec<Range<u64>>))| {
         ranges.sort_unstable_by_key(|range| range.start);
-        ranges.dedup_by(|next, last| {
-            let joins = next.start <= last.end;
-            if joins {
-                last.end = last.end.max(next.end);
-            }
-            joins
-        });
+        join_ranges(&mut ranges);
         Touch { effect, place: Some(grid.place(at)), ranges }
     };
     found.into_iter().map(touch).collect()
@@ -119,12 +121,16 @@ fn effect(grid: &Grid, record: &Record) -> Effect {
         Kind::Write if volatile => Kind::AtomicWrite,
         kind => kind,
     };
-    let system = kind.is_atomic() && (volatile || scope == Scope::System);
+    let scope = match kind.is_atomic() {
+        true if volatile => Scope::System,
+        true => scope,
+        false => Scope::Block,
+    };
     Effect {
         kind,
-        system,
-        releases: system && kind.writes() && (order.releases() || grid.fences),
-        acquires: system && reads && (order.acquires() || grid.fences),
+        scope,
+        releases: scope != Scope::Block && kind.writes() && (order.releases() || grid.fences),
+        acquires: scope != Scope::Block && reads && (order.acquires() || grid.fences),
     }
 }
 
@@ -207,15 +213,16 @@ impl Record {
 fn check_cluster(
     grid: &Grid,
     logs: &[Log],
-    orders: &mut Orders,
+    (orders, reports): (&mut Orders, &mut Reports),
     cluster: &[Span],
     range: Range<u64>,
 ) -> Result<(), Box<Fault>> {
     let record = |source: Source| &logs[source.log as usize].records[source.record as usize];
     let several = cluster.iter().any(|span| span.source != cluster[0].source);
+    let size = element(grid, record(cluster[0].source));
     let harmless = |span: &Span| {
         let record = record(span.source);
-        record.kind.is_atomic() && !of_block(grid, record)
+        record.kind.is_atomic() && !of_block(grid, record) && element(grid, record) == size
     };
     if !several || cluster.iter().all(harmless) {
         return Ok(());
@@ -230,7 +237,7 @@ fn check_cluster(
         for half in [range.start..middle, middle..range.end] {
             let touches = |span: &&Span| span.start < half.end && half.start < span.end;
             let part: Vec<Span> = cluster.iter().filter(touches).copied().collect();
-            check_cluster(grid, logs, orders, &part, half)?;
+            check_cluster(grid, logs, (orders, reports), &part, half)?;
         }
         return Ok(());
     }
@@ -247,19 +254,26 @@ fn check_cluster(
     }
     uses.sort_unstable();
     for uses in uses.chunk_by(|a, b| a.place == b.place) {
-        check_place(grid, logs, orders, uses).map_or(Ok(()), |pair| Err(fault(grid, logs, pair)))?;
+        check_place(grid, logs, (orders, reports), uses)?;
     }
     Ok(())
 }
 
-/// Finds two uses of a place that race.
+/// Finds two uses of a place that race, and reports them.
 ///
 /// Uses are sorted by stamp, and what happens before a use has no greater stamp. So it suffices to compare
 /// each use with the last write and the recent atomic accesses, and a write also with the reads since the
 /// last write.
-fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> Option<Pair> {
+fn check_place(
+    grid: &Grid,
+    logs: &[Log],
+    (orders, reports): (&mut Orders, &mut Reports),
+    uses: &[Use],
+) -> Result<(), Box<Fault>> {
     let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) =
         (None, Vec::new(), Vec::new());
+    // Writes of the same value as the last one, with which it races.
+    let (mut others, mut values) = (Vec::new(), Values::default());
     for &now in uses {
         let kind = entry(logs, now).kind;
         let recent = |uses: &[Use]| uses.len().saturating_sub(RECENT);
@@ -268,29 +282,52 @@ fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> 
             Kind::AtomicWrite => &reads[recent(&reads)..],
             Kind::Read | Kind::AtomicRead => &[],
         };
-        for &before in write.iter().chain(reads_before).chain(&atomics[recent(&atomics)..]) {
+        let values_now = if kind == Kind::Write { values.with(logs, now) } else { values };
+        let mut races_with_writes = false;
+        for &before in write.iter().chain(&others).chain(reads_before).chain(&atomics[recent(&atomics)..]) {
             let earlier = entry(logs, before);
-            // Accesses with block scope are atomic only among the threads of a block.
-            let apart = || {
-                before.source.log != now.source.log
-                    && (kind.writes() || earlier.kind.writes())
-                    && (of_block(grid, earlier) || of_block(grid, entry(logs, now)))
+            let mut report = |conflict, uses: Pair| {
+                let pair = (conflict, earlier.at, entry(logs, now).at);
+                if reports.is_settled(pair) {
+                    return Ok(());
+                }
+                reports.settle(grid, pair, fault(grid, logs, conflict, uses))
             };
-            if (kind.conflicts(earlier.kind) || kind.is_atomic() && earlier.kind.is_atomic() && apart())
-                && let Some([first, second]) = orders.unordered(logs, before, now)
-                && !ends_chain(grid, logs, orders, &atomics[recent(&atomics)..], [before, now])
-            {
-                return Some([(before, first), (now, second)]);
+            if conflicts(grid, logs, before, now) {
+                let conflict = match [earlier.kind, kind] {
+                    [Kind::Write, Kind::Write] if values_now.are_same() => Conflict::SameValue,
+                    [Kind::Read, Kind::AtomicWrite] if starts_swap(grid, earlier) => Conflict::SwapRead,
+                    [Kind::AtomicWrite, Kind::Read] if starts_swap(grid, entry(logs, now)) => {
+                        Conflict::SwapRead
+                    }
+                    _ => Conflict::Race,
+                };
+                if let Some([first, second]) = orders.unordered(logs, before, now)
+                    && !ends_chain(grid, logs, orders, &atomics[recent(&atomics)..], [before, now])
+                {
+                    report(conflict, [(before, first), (now, second)])?;
+                    races_with_writes |= earlier.kind == Kind::Write;
+                }
             }
             if kind.writes() && is_constant(grid, earlier)
                 || earlier.kind.writes() && is_constant(grid, entry(logs, now))
             {
                 let lane = |used: Use| used.lanes.trailing_zeros() as usize;
-                return Some([(before, lane(before)), (now, lane(now))]);
+                report(Conflict::Constant, [(before, lane(before)), (now, lane(now))])?;
             }
         }
         match kind {
             Kind::Write => {
+                if races_with_writes {
+                    others.extend(write);
+                    values = values_now;
+                } else {
+                    others.clear();
+                    values = Values::default().with(logs, now);
+                }
+                if others.len() > SAME {
+                    others.remove(0);
+                }
                 write = Some(now);
                 reads.clear();
                 atomics.clear();
@@ -299,7 +336,70 @@ fn check_place(grid: &Grid, logs: &[Log], orders: &mut Orders, uses: &[Use]) -> 
             Kind::AtomicRead | Kind::AtomicWrite => atomics.push(now),
         }
     }
-    None
+    Ok(())
+}
+
+/// What plain writes of a place did to it.
+#[derive(Clone, Copy, Debug)]
+struct Values {
+    /// How many of them changed the place.
+    changes: usize,
+    /// The stamp of the last one that changed it.
+    changed: u64,
+    /// The least stamp of those that did not.
+    unchanged: u64,
+}
+
+impl Default for Values {
+    fn default() -> Values {
+        Values { changes: 0, changed: 0, unchanged: u64::MAX }
+    }
+}
+
+impl Values {
+    fn with(self, logs: &[Log], now: Use) -> Values {
+        if entry(logs, now).changed & now.lanes != 0 {
+            Values { changes: self.changes + 1, changed: now.stamp, ..self }
+        } else {
+            Values { unchanged: self.unchanged.min(now.stamp), ..self }
+        }
+    }
+
+    /// Whether all wrote the same value: none changed the place, or only the first one did. (A write that
+    /// changes nothing has a stamp of its own, so that the stamps tell which one came first.)
+    fn are_same(self) -> bool {
+        self.changes == 0 || self.changes == 1 && self.changed <= self.unchanged
+    }
+}
+
+/// Whether two uses of a place race unless they are ordered.
+fn conflicts(grid: &Grid, logs: &[Log], before: Use, now: Use) -> bool {
+    let (first, second) = (entry(logs, before), entry(logs, now));
+    if !first.kind.writes() && !second.kind.writes() {
+        return false;
+    }
+    // Accesses with block scope are atomic only among the threads of a block, and accesses of different sizes
+    // are not atomic to each other.
+    let are_atomic = first.kind.is_atomic()
+        && second.kind.is_atomic()
+        && (before.source.log == now.source.log || !of_block(grid, first) && !of_block(grid, second))
+        && element(grid, first) == element(grid, second);
+    !are_atomic
+}
+
+/// The bytes of one element that an access reads or writes.
+fn element(grid: &Grid, record: &Record) -> u32 {
+    match &grid.code.instructions[record.at as usize].operation {
+        Operation::Load(load) => load.size,
+        Operation::Store(store) => store.size,
+        Operation::Atomic(atomic) => atomic.size,
+        _ => record.bytes.into(),
+    }
+}
+
+/// Whether the access is the plain first read of a compare-and-swap loop.
+fn starts_swap(grid: &Grid, record: &Record) -> bool {
+    matches!(&grid.code.instructions[record.at as usize].operation, Operation::Load(load) if load.starts_swap)
 }
 
 /// Whether the second of two uses is a plain access that comes after an atomic operation of its own block on the same place,
@@ -425,7 +525,8 @@ impl Orders {
         }
         let pairs = lanes(first.lanes).flat_map(|one| lanes(second.lanes).map(move |other| [one, other]));
         pairs.into_iter().find(|&[one, other]| {
-            let (from, to) = (Point::of_use(logs, first, one), Point::of_use(logs, second, other));
+            let (mut from, to) = (Point::of_use(logs, first, one), Point::of_use(logs, second, other));
+            from.time = logs[first.source.log as usize].end_of(first.source.record as usize);
             let atomic = entry(logs, first).kind == Kind::AtomicWrite;
             let own = atomic.then(|| entry(logs, first).address(&logs[from.log as usize], one));
             !from.before(logs, &to) && !self.reaches(logs, (from, own), to)
@@ -479,7 +580,7 @@ fn acquires_before(logs: &[Log], point: Point) -> impl Iterator<Item = u32> {
     events.filter(move |(_, event)| before(event)).map(|(index, _)| index as u32)
 }
 
-fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
+fn fault(grid: &Grid, logs: &[Log], conflict: Conflict, [first, second]: Pair) -> Box<Fault> {
     let describe = |(used, lane): (Use, usize)| {
         let log = &logs[used.source.log as usize];
         let record = entry(logs, used);
@@ -503,7 +604,6 @@ fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
             place: grid.place(record.at),
         }
     };
-    let constant = [first, second].iter().any(|used| is_constant(grid, entry(logs, used.0)));
     let (first, second) = (Box::new(describe(first)), Box::new(describe(second)));
     Box::new(Fault {
         kernel: grid.kernel.name.clone(),
@@ -511,10 +611,6 @@ fn fault(grid: &Grid, logs: &[Log], [first, second]: Pair) -> Box<Fault> {
         block: second.block,
         threads: vec![second.thread],
         seed: grid.settings.seed,
-        kind: if constant {
-            FaultKind::Constant { first, second }
-        } else {
-            FaultKind::Race { first, second }
-        },
+        kind: conflict.kind(first, second),
     })
 }

@@ -1,6 +1,6 @@
 //! The checks' shadow of shared memory: the last accesses of each place.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use super::clocks::{Clocks, ENGINE, IN_FLIGHT, Kind, Moment};
 
@@ -119,6 +119,41 @@ impl Shadow {
         let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
         self.cells[first..=last].iter_mut().find_map(|cell| cell.access(clocks, now))
     }
+
+    /// All earlier accesses that an access races with, each with the bytes that both used.
+    #[cold]
+    pub fn races(
+        &self,
+        clocks: &Clocks,
+        now: Moment,
+        address: usize,
+        bytes: usize,
+    ) -> Vec<(Range<usize>, Moment)> {
+        let (first, last) = (address >> self.shift, (address + bytes - 1) >> self.shift);
+        let races = (first..=last).flat_map(|index| {
+            let range = index << self.shift..(index + 1) << self.shift;
+            self.cells[index].races(clocks, now).map(move |before| (range.clone(), before))
+        });
+        races.collect()
+    }
+
+    /// Whether an atomic access came after the last plain write of this byte.
+    pub fn has_atomic(&self, address: usize) -> bool {
+        self.cells[address >> self.shift].atomic.is_some()
+    }
+
+    /// Records an access whose races are no faults.
+    #[cold]
+    pub fn record(&mut self, clocks: &Clocks, now: Moment, address: usize, bytes: usize) {
+        for cell in self.cells(address, bytes) {
+            // Keep a write that this one races with in place of a reader: later accesses may race with both.
+            let other = cell.races(clocks, now).find(|before| before.kind == Kind::Write);
+            cell.record(clocks, now);
+            if let Some(other) = other.filter(|_| now.kind == Kind::Write) {
+                cell.reads[1] = other;
+            }
+        }
+    }
 }
 
 impl Cell {
@@ -129,24 +164,27 @@ impl Cell {
     // Runs once per lane, so inlining pays in spite of the many callers.
     #[inline(always)]
     fn access(&mut self, clocks: &Clocks, now: Moment) -> Option<Moment> {
-        let warp = now.warp as usize;
-        let races = |before: &Moment| {
-            before.is_some()
-                && now.kind.conflicts(before.kind)
-                && !(before.warp == now.warp && before.serial == now.serial)
-                && !clocks.ordered(before, warp, now.lane)
-        };
         for before in [&self.write, &self.atomic, &self.reads[0], &self.reads[1]] {
-            if races(before) {
+            if races(clocks, now, before) {
                 return Some(*before);
             }
         }
+        self.record(clocks, now);
+        None
+    }
+
+    fn races(&self, clocks: &Clocks, now: Moment) -> impl Iterator<Item = Moment> {
+        let earlier = [self.write, self.atomic, self.reads[0], self.reads[1]];
+        earlier.into_iter().filter(move |before| races(clocks, now, before))
+    }
+
+    #[inline(always)]
+    fn record(&mut self, clocks: &Clocks, now: Moment) {
         match now.kind {
             Kind::Write => *self = Cell { write: now, ..EMPTY },
             Kind::AtomicWrite => self.atomic = now,
             Kind::Read | Kind::AtomicRead => self.read(clocks, now),
         }
-        None
     }
 
     fn read(&mut self, clocks: &Clocks, now: Moment) {
@@ -162,4 +200,12 @@ impl Cell {
         }
         self.reads[0] = now;
     }
+}
+
+#[inline(always)]
+fn races(clocks: &Clocks, now: Moment, before: &Moment) -> bool {
+    before.is_some()
+        && now.conflicts(before)
+        && !(before.warp == now.warp && before.serial == now.serial)
+        && !clocks.ordered(before, now.warp as usize, now.lane)
 }

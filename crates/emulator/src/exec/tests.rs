@@ -9,6 +9,7 @@ mod counters;
 mod flow;
 mod matrix;
 mod mbarriers;
+mod notes;
 mod orders;
 mod planted;
 mod prints;
@@ -16,7 +17,7 @@ mod undefined;
 
 use crate::{
     counters::Counters,
-    exec::{self, Launch, Loaded, Settings},
+    exec::{self, Findings, Launch, Loaded, Settings},
     fault::Fault,
     memory::Memory,
     program::Program,
@@ -71,13 +72,25 @@ impl Machine {
 
     /// Launches the first kernel with these pointers.
     pub fn launch(&self, blocks: u32, threads: u32, pointers: &[u64]) -> Result<Counters, Box<Fault>> {
+        self.launch_with_notes(blocks, threads, pointers).0
+    }
+
+    /// Launches as [`launch`](Self::launch), and returns the notes too.
+    pub fn launch_with_notes(
+        &self,
+        blocks: u32,
+        threads: u32,
+        pointers: &[u64],
+    ) -> (Result<Counters, Box<Fault>>, Vec<Fault>) {
         let kernel = &self.program.kernels()[0];
         let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
         params.resize(kernel.param_bytes, 0);
         let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
         let Machine { dynamic_shared, resident, .. } = *self;
         let launch = Launch { grid, block, dynamic_shared, resident, workspace: 0, params: &params };
-        exec::launch(&self.program, &self.loaded, kernel, &launch, &self.memory, &self.settings)
+        let (program, loaded, mut findings) = (&self.program, &self.loaded, Findings::default());
+        let ended = exec::run(program, loaded, kernel, &launch, &self.memory, &self.settings, &mut findings);
+        (ended, findings.notes)
     }
 }
 

@@ -336,6 +336,10 @@ impl<'g> State<'g> {
             }
         };
         let fault = self.fault(warp.index, origin.at, mask, kind);
+        if self.grid.settings.allows(&fault) {
+            warp.set_undefined(number, 0, mask, None);
+            return Ok(());
+        }
         if !matches!(origin.cause, Cause::Memory(Where::Shared | Where::Global, ..)) {
             return Err(fault);
         }

@@ -103,6 +103,8 @@ pub struct InFlight {
     /// The instruction, and the serial number of its execution.
     pub at: u32,
     pub serial: u32,
+    /// The records of what it reads, in the block's log.
+    pub records: Vec<usize>,
 }
 
 impl Warp {

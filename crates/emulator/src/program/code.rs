@@ -5,6 +5,7 @@ use std::fmt;
 use crate::alu::Arithmetic;
 use crate::exec::lanes::{LANES, Lanes, Operands, Register};
 
+use super::arrays::Arrays;
 use super::bulk::{Bulk, Group};
 use super::call::Miscall;
 use super::lines::Source;
@@ -44,6 +45,8 @@ pub struct Code {
     pub tracked: Tracked,
     /// The same if shared memory that nothing wrote is read too, or a lane that has ended; most kernels never do.
     pub wide: Option<Wide>,
+    /// The shared arrays, and the accesses to each.
+    pub arrays: Arrays,
 }
 
 /// A value that is known before the first instruction.
@@ -55,6 +58,11 @@ pub enum Constant {
     Address(String, i64),
     /// The address of dynamic shared memory, plus an offset.
     Dynamic(i64),
+    /// The address of a shared array, by number, plus an offset.
+    Shared {
+        array: u32,
+        bits: u64,
+    },
 }
 
 /// A special register whose value is constant while a block runs.
@@ -215,6 +223,8 @@ pub struct Load {
     pub constant: bool,
     /// Whether the value is a flag (see [`flags`](super::flags)).
     pub reads_flag: bool,
+    /// Whether it is the first read of a compare-and-swap loop (see [`swaps`](super::swaps)).
+    pub starts_swap: bool,
     /// One register per value; the values are consecutive in memory.
     pub targets: Vec<Register>,
 }
@@ -241,6 +251,8 @@ pub struct Atomic {
     pub update: Update,
     /// The update in global memory, if it differs.
     pub update_global: Option<Update>,
+    /// Whether it is `cas`: `b` is compared, and `c` is the new value.
+    pub is_swap: bool,
     /// The old values, for `atom`.
     pub targets: Vec<Register>,
     /// One register per value; the values are consecutive in memory.

@@ -9,6 +9,7 @@ use crate::{
     ptx::ast::{self, Operand, Statement, Type},
 };
 
+use super::arrays::{Array, Arrays};
 use super::call::{self, Callees};
 use super::lines::{Lines, Source};
 use super::{
@@ -20,7 +21,7 @@ use super::{
     flags,
     flow::{self, Uses},
     forms::{self, Family},
-    matrix, memory, sync, system,
+    matrix, memory, swaps, sync, system,
     undefined::{self, Rule},
     video,
 };
@@ -95,6 +96,7 @@ pub(super) struct Decoder<'a> {
     returns: Vec<u32>,
     calls: Vec<&'a str>,
     shared_bytes: u64,
+    arrays: Vec<Array>,
     local_bytes: u64,
     /// The offsets of the module's shared variables that the kernel uses.
     module_shared: HashMap<String, u64>,
@@ -127,6 +129,7 @@ impl<'a> Decoder<'a> {
             returns: Vec::new(),
             calls: Vec::new(),
             shared_bytes: 0,
+            arrays: Vec::new(),
             local_bytes: 0,
             module_shared: HashMap::new(),
             lines: Lines::new(context.files),
@@ -198,7 +201,7 @@ impl<'a> Decoder<'a> {
                 let offset = match self.module_shared.get(name) {
                     Some(&offset) => offset,
                     None => {
-                        let offset = self.reserve(Space::Shared, size, align)?;
+                        let offset = self.reserve_array(name, size, align)?;
                         self.module_shared.insert(name.to_owned(), offset);
                         offset
                     }
@@ -217,6 +220,21 @@ impl<'a> Decoder<'a> {
             return self.error(format!("more than {MOST_BYTES} bytes of {space:?} memory are declared"));
         }
         Ok(offset)
+    }
+
+    fn reserve_array(&mut self, name: &str, size: u64, align: u64) -> Result<u64, LoadError> {
+        let offset = self.reserve(Space::Shared, size, align)?;
+        self.arrays.push(Array { name: name.to_owned(), range: offset..offset + size });
+        Ok(offset)
+    }
+
+    /// The address of the shared array at `start`, plus an offset.
+    fn shared(&self, start: u64, offset: u64) -> Constant {
+        let array = self.arrays.iter().rposition(|array| array.range.start == start);
+        Constant::Shared {
+            array: array.map_or(u32::MAX, |array| array as u32),
+            bits: start.wrapping_add(offset),
+        }
     }
 
     fn size(&self, variable: &ast::Variable) -> Result<(u64, u64), LoadError> {
@@ -312,6 +330,7 @@ impl<'a> Decoder<'a> {
             Symbol::Place { space: Space::Param, offset: at } => {
                 Constant::Bits(at.wrapping_add(offset as u64))
             }
+            Symbol::Place { space: Space::Shared, offset: at } => self.shared(at, offset as u64),
             Symbol::Place { offset: at, .. } => Constant::Bits(at.wrapping_add(offset as u64)),
             Symbol::Function(address) => Constant::Bits(address.wrapping_add(offset as u64)),
             Symbol::Dynamic => Constant::Dynamic(offset),
@@ -350,6 +369,10 @@ impl<'a> Decoder<'a> {
             Symbol::Place { space: place, offset: at } => {
                 if space != place && !(space == Space::Param && place == Space::Local) {
                     return self.error(format!("`{name}` is in {place:?} memory, not in {space:?}"));
+                }
+                if place == Space::Shared {
+                    let base = self.shared(at, 0);
+                    return Ok(Address { space, base: Some(self.constant(Bank::Double, base)), offset });
                 }
                 Address { space: place, base: None, offset: at.wrapping_add(offset) }
             }
@@ -457,7 +480,10 @@ impl<'a> Decoder<'a> {
             return self.error(format!("`{}` cannot have an initial value", variable.name));
         }
         let (align, size) = self.size(variable)?;
-        let offset = self.reserve(space, size, align)?;
+        let offset = match space {
+            Space::Shared => self.reserve_array(&variable.name, size, align)?,
+            _ => self.reserve(space, size, align)?,
+        };
         self.declare(&variable.name, Symbol::Place { space, offset })
     }
 
@@ -902,6 +928,7 @@ impl<'a> Decoder<'a> {
             signed: false,
             constant: false,
             reads_flag: false,
+            starts_swap: false,
             targets: vec![target],
         };
         self.emit(Operation::Load(Box::new(load)), Uses { read: vec![], written: vec![target] })
@@ -1034,6 +1061,7 @@ fn body<'a>(
     decoder.resolve()?;
     flow::set_joins(&mut decoder.instructions);
     flags::mark(&mut decoder.instructions, &decoder.uses);
+    swaps::mark(&mut decoder.instructions, &decoder.uses);
 
     let constants: Vec<(Register, Constant)> =
         decoder.constants.drain().map(|((_, constant), register)| (register, constant)).collect();
@@ -1059,6 +1087,7 @@ fn body<'a>(
     for (instruction, carry) in decoder.instructions.iter_mut().zip(carries) {
         instruction.carry = carry;
     }
+    let arrays = Arrays::find(decoder.arrays, &constants, &decoder.instructions, &sources.uses);
     let wide = undefined::Wide::new(&decoder.instructions, sources);
     kernel.shared_bytes = decoder.shared_bytes as usize;
     kernel.local_bytes = decoder.local_bytes as usize;
@@ -1071,6 +1100,7 @@ fn body<'a>(
         cleared: liveness.early,
         tracked,
         wide,
+        arrays,
     };
     Ok(())
 }

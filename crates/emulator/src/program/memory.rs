@@ -184,8 +184,9 @@ fn load(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), Loa
     let uses = Uses { read: address.base.into_iter().chain(policy).collect(), written: targets.clone() };
     let signed = matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64);
     let constant = instruction.modifiers.iter().any(|word| word == "nc");
-    let load =
-        Load { address, order, scope, size: bits_of(ty) / 8, signed, constant, reads_flag: false, targets };
+    let size = bits_of(ty) / 8;
+    let (reads_flag, starts_swap) = (false, false);
+    let load = Load { address, order, scope, size, signed, constant, reads_flag, starts_swap, targets };
     decoder.emit(Operation::Load(Box::new(load)), uses)
 }
 
@@ -281,7 +282,8 @@ fn atomic(decoder: &mut Decoder, instruction: &ast::Instruction) -> Result<(), L
     let uses = Uses { read, written: targets.clone() };
     let update_global = update_global(operation, ty);
     let size = bits_of(ty) / 8;
-    let atomic = Atomic { address, order, scope, size, update, update_global, targets, b, c };
+    let is_swap = operation == "cas";
+    let atomic = Atomic { address, order, scope, size, update, update_global, is_swap, targets, b, c };
     decoder.emit(Operation::Atomic(Box::new(atomic)), uses)
 }
 

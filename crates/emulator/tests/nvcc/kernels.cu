@@ -509,4 +509,26 @@ extern "C" __global__ void mma_half(const int *in, int *out, int n) {
         int row = lane / 4 + i / 2 * 8, column = 8 * warp + lane % 4 * 2 + i % 2;
         out[256 * blockIdx.x + 16 * row + column] = int(sum[i]);
     }
+// Adds all elements to `*out` by compare-and-swap loops, whose first read is plain.
+extern "C" __global__ void swap_loop(const int *in, int *out, int n) {
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= n) return;
+    int old = *out, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(out, assumed, assumed + in[i]);
+    } while (old != assumed);
+}
+
+// Reverses the elements of the blocks in which any is above 40. Threads tell by storing one value.
+extern "C" __global__ void reverse_if_any(const int *in, int *out, int n) {
+    __shared__ int values[BLOCK];
+    __shared__ int any;
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    values[threadIdx.x] = i < n ? in[i] : 0;
+    if (threadIdx.x == 0) any = 0;
+    __syncthreads();
+    if (values[threadIdx.x] > 40) any = 1;
+    __syncthreads();
+    out[i] = values[any ? BLOCK - 1 - threadIdx.x : threadIdx.x];
 }

@@ -128,6 +128,51 @@ fn use_of_unfinished_copies_is_found() {
     run(&format!("{before} bar.sync 0; {COPY} cp.async.wait_all;"), None, true).unwrap();
 }
 
+/// The source is a word that the thread, or its neighbour, overwrites.
+#[test]
+fn a_source_is_not_overwritten_before_the_wait() {
+    let own = "st.global.u32 [%rd3], 5;";
+    let neighbours = "xor.b32 %r5, %r0, 33; mul.wide.u32 %rd5, %r5, 4; add.u64 %rd5, %rd1, %rd5;
+        st.global.u32 [%rd5], 5;";
+    let (wait, group, bar) =
+        ("cp.async.wait_all;", "cp.async.commit_group; cp.async.wait_group 0;", "bar.sync 0;");
+    for wait in [wait, group] {
+        // Before the copy, after the wait, and in a loop that copies again after each wait.
+        run(&format!("{own} {COPY} {wait}"), None, true).unwrap();
+        run(&format!("{COPY} {wait} {own} {COPY} {wait} {own}"), None, true).unwrap();
+        run(&format!("{neighbours} {bar} {COPY} {wait} {bar} {neighbours}"), None, true).unwrap();
+        let looped = format!(
+            "mov.u32 %r9, 0; AGAIN: {COPY} {wait} {own} add.u32 %r9, %r9, 1;
+            setp.lt.u32 %p1, %r9, 3; @%p1 bra AGAIN;"
+        );
+        run(&looped, None, true).unwrap();
+        for body in [
+            format!("{COPY} {own} {wait}"),
+            format!("{COPY} cp.async.commit_group; {own} {wait}"),
+            format!("{COPY} {wait} {COPY} {own} {wait}"),
+            format!("{COPY} {bar} {neighbours} {wait}"),
+            format!("{COPY} {bar} {neighbours} {bar} {wait}"),
+            format!("{COPY} {own}"),
+            looped.replace(&format!("{wait} {own}"), &format!("{own} {wait}")),
+        ] {
+            let kind = fault(&body);
+            let FaultKind::Race { first, second } = &kind else { panic!("{kind}: {body}") };
+            assert_eq!([first.memory, second.memory], [Memory::Global; 2], "{body}");
+            assert!(kind.to_string().contains("may read its source until its wait"), "{kind}: {body}");
+        }
+        // Waited for, but without a barrier before the neighbour writes; or the neighbour writes first.
+        for body in [format!("{COPY} {wait} {neighbours}"), format!("{neighbours} {COPY} {wait}")] {
+            assert!(matches!(fault(&body), FaultKind::Race { .. }), "{body}");
+        }
+    }
+    // The last group may still be reading.
+    let two = format!(
+        "{COPY} cp.async.commit_group; cp.async.ca.shared.global [%r3+256], [%rd3], 4; cp.async.commit_group;"
+    );
+    assert!(matches!(fault(&format!("{two} cp.async.wait_group 1; {own}")), FaultKind::Race { .. }));
+    run(&format!("{two} cp.async.wait_group 0; {own}"), None, true).unwrap();
+}
+
 #[test]
 fn operands_of_copies_are_checked() {
     let out_of_bounds = |body: &str, memory: Memory| {

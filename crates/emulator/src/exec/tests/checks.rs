@@ -1,7 +1,10 @@
 //! Planted faults, each found by the right check, and correct kernels next to them without a fault.
 
 use super::Machine;
-use crate::fault::{Action, Fault, FaultKind, Memory};
+use crate::{
+    Allow,
+    fault::{Action, Fault, FaultKind, Memory},
+};
 
 /// A tree reduction in shared memory by 64 threads. `step` comes before the first level, `last` before the
 /// others.
@@ -81,7 +84,7 @@ fn lanes_of_one_store_may_agree_and_not_differ() {
     let store = |value: &str| Machine::new(&format!("mov.u32 %r2, shared; st.shared.u32 [%r2], {value};"));
     store("7").launch(1, 32, &[]).unwrap();
     assert_eq!(race(store("%r0").launch(1, 32, &[])), (Memory::Shared, Action::Write, Action::Write));
-    assert_eq!(race(store("7").launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Write));
+    assert_eq!(race(store("%r0").launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Write));
     // Each lane's relaxed store is atomic.
     let body = "mov.u32 %r2, shared; st.relaxed.cta.shared.u32 [%r2], %r0;";
     Machine::new(body).launch(1, 64, &[]).unwrap();
@@ -248,6 +251,138 @@ fn the_last_block_may_set_its_counter_back() {
 }
 
 #[test]
+fn atomic_accesses_of_different_sizes_race() {
+    let first = "mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0;";
+    for (store, load, races) in [
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u32 %r2, [%rd0];", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u32 %r2, [%rd0+4];", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.v2.u32 {%r2, %r3}, [%rd0];", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u64 %rd2, [%rd0];", false),
+        ("st.relaxed.gpu.global.v2.u32 [%rd0], {%r0, %r0};", "ld.relaxed.gpu.global.u32 %r2, [%rd0];", false),
+        ("red.relaxed.gpu.global.add.u32 [%rd0], 1;", "red.relaxed.gpu.global.add.u64 [%rd0], 1;", true),
+        ("st.relaxed.gpu.global.u64 [%rd0], %rd1;", "ld.relaxed.gpu.global.u32 %r2, [%rd0+8];", false),
+    ] {
+        for [one, other] in [[store, load], [load, store]] {
+            let machine = Machine::new(&format!("{first} @!%p1 {one} @%p1 {other}"));
+            let words = machine.upload(&[0u32; 4]);
+            let ended = machine.launch(2, 1, &[words]);
+            match ended {
+                Err(fault) if races => {
+                    let FaultKind::Race { first, second } = &fault.kind else { panic!("{fault}") };
+                    assert_eq!([first.action, second.action], [Action::Atomic; 2], "{fault}");
+                    assert!(fault.to_string().contains("of different sizes"), "{fault}");
+                }
+                ended => assert_eq!((ended.err(), races), (None, false), "{one} {other}"),
+            }
+        }
+    }
+    // In shared memory.
+    let shared = |other: &str| {
+        let body = format!(
+            "st.shared.u64 [shared], 0; bar.sync 0; setp.ge.u32 %p1, %r0, 32;
+            @%p1 st.relaxed.cta.shared.u64 [shared], %rd1; @!%p1 {other}"
+        );
+        Machine::new(&body).launch(1, 64, &[])
+    };
+    assert_eq!(
+        race(shared("ld.relaxed.cta.shared.u32 %r2, [shared+4];")),
+        (Memory::Shared, Action::Atomic, Action::Atomic)
+    );
+    assert_eq!(
+        race(shared("red.shared.add.u32 [shared], 1;")),
+        (Memory::Shared, Action::Atomic, Action::Atomic)
+    );
+    shared("ld.relaxed.cta.shared.u64 %rd2, [shared];").unwrap();
+    // A barrier orders them.
+    shared("ld.relaxed.cta.shared.u64 %rd2, [shared]; bar.sync 0; ld.relaxed.cta.shared.u32 %r2, [shared];")
+        .unwrap();
+}
+
+/// Two arrays of 64 words, and dynamic shared memory after them.
+#[test]
+fn an_array_does_not_run_over_into_its_neighbour() {
+    let run = |body: &str, allow: &[Allow]| {
+        let mut machine = Machine::new(&format!(
+            ".shared .align 4 .b8 first[256]; .shared .align 4 .b8 second[256];
+            shl.b32 %r1, %r0, 2; mov.u32 %r2, first; mov.u32 %r3, second;
+            add.u32 %r4, %r2, %r1; add.u32 %r5, %r3, %r1;
+            cvt.u64.u32 %rd3, %r4; cvta.shared.u64 %rd3, %rd3;
+            {body}"
+        ));
+        machine.settings.allow = allow.to_vec();
+        let word = machine.upload(&[0u32]);
+        machine.launch(1, 64, &[word])
+    };
+    for body in [
+        "st.shared.u32 [%r4], 1; st.shared.u32 [%r5], 2; st.shared.u32 [dynamic], 3;",
+        // From the end backwards; one element past the end is computed, not used.
+        "neg.s32 %r6, %r1; add.u32 %r7, %r2, 256; add.u32 %r7, %r7, %r6; st.shared.u32 [%r7+-4], 1;",
+        // From either array.
+        "setp.lt.u32 %p1, %r0, 32; selp.b32 %r6, %r4, %r5, %p1; st.shared.u32 [%r6+64], 1;",
+        // A comparison of addresses gives a number.
+        "setp.lt.u32 %p1, %r4, %r5; selp.b32 %r6, 1, 0, %p1; shl.b32 %r6, %r6, 2; add.u32 %r6, %r5, %r6;
+        setp.lt.u32 %p2, %r0, 63; @%p2 st.shared.u32 [%r6], 1;",
+    ] {
+        run(body, &[]).unwrap_or_else(|fault| panic!("{fault}: {body}"));
+    }
+    for (body, action, array, near) in [
+        ("st.shared.u32 [%r4+4], 1;", Action::Write, "first", "this is byte 0 of `second`"),
+        ("st.u32 [%rd3+4], 1;", Action::Write, "first", "this is byte 0 of `second`"),
+        ("ld.shared.u32 %r6, [%r5+-4];", Action::Read, "second", "this is byte 252 of `first`"),
+        ("red.shared.add.u32 [first+260], 1;", Action::Atomic, "first", "this is byte 4 of `second`"),
+        ("st.shared.u32 [second+256], 1;", Action::Write, "second", "no array is there"),
+        (
+            "cp.async.ca.shared.global [first+256], [%rd0], 4; cp.async.wait_all;",
+            Action::Write,
+            "first",
+            "`second`",
+        ),
+    ] {
+        let fault = run(body, &[]).expect_err(body);
+        let FaultKind::OutOfArray { access, array: of, near: place, .. } = &fault.kind else {
+            panic!("{fault}")
+        };
+        assert_eq!((access.memory, access.action, of.as_str()), (Memory::Shared, action, array), "{fault}");
+        assert!(place.contains(near) && fault.to_string().contains("which has 256 bytes at 0x"), "{fault}");
+    }
+    run("@!%p9 st.shared.u32 [%r4+4], %r0;", &[Allow::kernel("k")]).unwrap();
+    // Past all arrays there is no memory.
+    let fault = run("st.shared.u32 [%r5+65536], 1;", &[Allow::kernel("k")]).unwrap_err();
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
+}
+
+/// A writer and readers of two words under a sequence number, whose words are plain. (A reader that sees an
+/// odd or another number afterwards drops them.)
+#[test]
+fn plain_data_under_a_sequence_number_is_a_race() {
+    let text = |load: &str, store: &str| {
+        format!(
+            "mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; mov.u32 %r2, 0; @%p1 bra READ;
+            WRITE: add.u32 %r2, %r2, 1; st.relaxed.gpu.global.u32 [%rd0], %r2; fence.acq_rel.gpu;
+            {store} [%rd0+4], %r2; {store} [%rd0+8], %r2;
+            add.u32 %r2, %r2, 1; st.release.gpu.global.u32 [%rd0], %r2;
+            setp.lt.u32 %p2, %r2, 40; @%p2 bra WRITE; bra DONE;
+            READ: ld.acquire.gpu.global.u32 %r3, [%rd0]; {load} %r4, [%rd0+4]; {load} %r5, [%rd0+8];
+            fence.acq_rel.gpu; ld.relaxed.gpu.global.u32 %r6, [%rd0];
+            add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 20; @%p2 bra READ; DONE:"
+        )
+    };
+    let run = |text: &str, seed| {
+        let mut machine = Machine::new(text);
+        machine.settings.seed = seed;
+        let words = machine.upload(&[0u32; 3]);
+        machine.launch(3, 1, &[words]).map(drop)
+    };
+    let plain = text("ld.global.u32", "st.global.u32");
+    let atomic = text("ld.relaxed.gpu.global.u32", "st.relaxed.gpu.global.u32");
+    // In order, all writes come before the first read, and its acquire sees them.
+    assert_eq!(run(&plain, None), Ok(()));
+    let found = (0..8).filter(|&seed| run(&plain, Some(seed)).is_err()).count();
+    assert!(found >= 4, "{found} of 8 seeds");
+    (0..8).for_each(|seed| assert_eq!(run(&atomic, Some(seed)), Ok(()), "{seed}"));
+}
+
+#[test]
 fn accesses_that_race_have_the_names_of_their_instructions() {
     for (store, load, names) in [
         (
@@ -285,7 +420,7 @@ fn accesses_that_race_have_the_names_of_their_instructions() {
 
 #[test]
 fn a_race_in_global_memory_says_where_in_its_allocation() {
-    let machine = Machine::new("shr.u64 %rd3, %rd1, 32; st.global.u32 [%rd0+40], 1;");
+    let machine = Machine::new("mov.u32 %r1, %ctaid.x; st.global.u32 [%rd0+40], %r1;");
     let data = machine.upload(&[0u32; 16]);
     let fault = machine.launch(2, 1, &[data, 0]).unwrap_err();
     let text = fault.to_string();

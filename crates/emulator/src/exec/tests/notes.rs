@@ -1,0 +1,232 @@
+//! Races that are notes, faults next to them, and what the settings allow.
+
+use super::{Machine, kernel};
+use crate::{
+    Allow,
+    fault::{Action, Fault, FaultKind, Level, Memory},
+};
+
+/// The words that a launch left, or its fault; and its notes.
+type Ran = (Result<Vec<u32>, Box<Fault>>, Vec<Fault>);
+
+const SEEDS: [Option<u64>; 4] = [None, Some(1), Some(2), Some(3)];
+
+/// Runs a kernel on one and on three CPU threads, and with seeds. Returns the words at `%rd0` and the notes
+/// of each.
+fn run(body: &str, [blocks, threads]: [u32; 2], words: &[u32]) -> Vec<Ran> {
+    let runs = [(1, None), (3, None)].into_iter().chain(SEEDS.map(|seed| (1, seed)));
+    runs.map(|(cores, seed)| {
+        let mut machine = Machine::new(body);
+        (machine.settings.threads, machine.settings.seed) = (cores, seed);
+        let at = machine.upload(words);
+        let (ended, notes) = machine.launch_with_notes(blocks, threads, &[at]);
+        (ended.map(|_| machine.words(at, words.len())), notes)
+    })
+    .collect()
+}
+
+/// Asserts that a kernel has exactly one note, of two stores, in any order.
+fn assert_same_value(body: &str, shape: [u32; 2], words: &[u32], expected: &[u32], memory: Memory) {
+    for (ended, notes) in run(body, shape, words) {
+        assert_eq!(ended.as_deref(), Ok(expected), "{body}");
+        let [note] = &notes[..] else { panic!("{notes:?}: {body}") };
+        let FaultKind::SameValue { first, second } = &note.kind else { panic!("{note}") };
+        assert_eq!([first.action, second.action], [Action::Write; 2], "{note}");
+        assert_eq!((first.memory, first.address), (memory, second.address), "{note}");
+        assert_ne!((first.block, first.thread), (second.block, second.thread), "{note}");
+        assert_eq!((note.level(), note.code()), (Level::Note, 0));
+        assert!(note.to_string().starts_with("note: kernel k, "), "{note}");
+    }
+}
+
+/// Asserts that a kernel is at fault in any order, by a race.
+fn assert_race(body: &str, shape: [u32; 2], words: &[u32]) {
+    for (ended, _) in run(body, shape, words) {
+        let fault = ended.expect_err(body);
+        assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}: {body}");
+        assert_eq!(fault.level(), Level::Fault);
+    }
+}
+
+#[test]
+fn warps_that_store_one_value_in_shared_memory_have_a_note() {
+    let flag = |value: &str, rest: &str| format!("st.shared.u32 [shared], {value}; {rest}");
+    let read = "bar.sync 0; ld.shared.u32 %r1, [shared]; st.global.u32 [%rd0], %r1;";
+    let body =
+        format!("setp.ne.u32 %p1, %r0, 0; {}", flag("7", read).replace("st.global", "@!%p1 st.global"));
+    assert_same_value(&body, [1, 128], &[0], &[7], Memory::Shared);
+    // Of two words, each is judged for itself.
+    let body = format!(
+        "{{ .reg .b32 %v<2>; mov.u32 %v0, 5; mov.u32 %v1, 6; st.shared.v2.u32 [shared], {{%v0, %v1}}; }}
+        st.shared.u32 [shared+4], 6; {}",
+        "bar.sync 0;"
+    );
+    for (ended, notes) in run(&body, [1, 64], &[0]) {
+        assert_eq!((ended, notes.is_empty()), (Ok(vec![0]), false));
+    }
+    // The warps store different values; a store of another value comes later; without the barrier, a thread
+    // reads.
+    assert_race(&flag("%r9", "").replace("st.", "shr.u32 %r9, %r0, 5; st."), [1, 64], &[0]);
+    let later = "bar.warp.sync 0xffffffff; setp.ne.u32 %p1, %r0, 32; @!%p1 st.shared.u32 [shared], 8;";
+    assert_race(&flag("7", later), [1, 96], &[0]);
+    assert_race(&flag("7", &read["bar.sync 0;".len()..]), [1, 64], &[0]);
+}
+
+#[test]
+fn blocks_that_store_one_value_in_global_memory_have_a_note() {
+    let leader = "setp.ne.u32 %p1, %r0, 0; mov.u32 %r1, %ctaid.x;";
+    let store = format!("{leader} @!%p1 st.global.u32 [%rd0], 7;");
+    assert_same_value(&store, [10, 32], &[0], &[7], Memory::Global);
+    // It was there before the launch.
+    assert_same_value(&store, [10, 32], &[7], &[7], Memory::Global);
+    // Each block stores all words.
+    let all = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0; st.global.u32 [%rd3], %r0;";
+    let expected: Vec<u32> = (0..64).collect();
+    assert_same_value(all, [5, 64], &[9; 64], &expected, Memory::Global);
+    // One thread clears it before.
+    let cleared =
+        "setp.ne.u32 %p1, %r0, 0; @!%p1 st.global.u32 [%rd0], 0; bar.sync 0; st.global.u32 [%rd0], 7;";
+    assert_same_value(cleared, [1, 96], &[7], &[7], Memory::Global);
+    // One block stores another value: 7 was there, or not.
+    for (other, word) in [(0, 7), (9, 7), (5, 7), (5, 0), (5, 9)] {
+        let differs = format!(
+            "{leader} mov.u32 %r2, 7; setp.eq.u32 %p2, %r1, {other};
+            @%p2 mov.u32 %r2, 9; @!%p1 st.global.u32 [%rd0], %r2;"
+        );
+        assert_race(&differs, [10, 32], &[word]);
+    }
+    // A store that comes after one of them only.
+    let after = format!("{store} setp.eq.u32 %p2, %r1, 3; @!%p1 @%p2 st.global.u32 [%rd0], 8;")
+        .replace("@!%p1 @%p2 st", "not.pred %p1, %p1; and.pred %p2, %p1, %p2; @%p2 st");
+    assert_race(&after, [10, 32], &[0]);
+}
+
+/// Adds each thread's index to a word by a compare-and-swap loop with a plain first read.
+fn swap_loop(space: &str, place: &str) -> String {
+    format!(
+        "ld.{space}.u32 %r1, [{place}];
+        LOOP: mov.u32 %r2, %r1; add.u32 %r3, %r2, %r0;
+        atom.{space}.cas.b32 %r1, [{place}], %r2, %r3;
+        setp.ne.u32 %p2, %r1, %r2; @%p2 bra LOOP;"
+    )
+}
+
+#[test]
+fn the_first_read_of_a_swap_loop_is_a_note() {
+    let global = format!("add.u64 %rd3, %rd0, 0; {}", swap_loop("global", "%rd3"));
+    let shared = format!(
+        "setp.ne.u32 %p1, %r0, 0; @!%p1 st.shared.u32 [shared], 0; bar.sync 0; {}
+        bar.sync 0; ld.shared.u32 %r4, [shared]; @!%p1 red.global.add.u32 [%rd0], %r4;",
+        swap_loop("shared", "shared")
+    );
+    for (body, memory) in [(&global, Memory::Global), (&shared, Memory::Shared)] {
+        for (ended, notes) in run(body, [4, 64], &[0]) {
+            assert_eq!(ended, Ok(vec![4 * 63 * 32]), "{body}");
+            assert!(!notes.is_empty(), "{body}");
+            for note in notes {
+                let FaultKind::SwapRead { first, second } = &note.kind else { panic!("{note}") };
+                assert_eq!([first.memory, second.memory], [memory; 2], "{note}");
+                assert!([first.action, second.action].contains(&Action::Read), "{note}");
+            }
+        }
+        // Two conversions of the address, and a copy of the value.
+        let copied = body.replace(
+            "LOOP: mov.u32 %r2, %r1;",
+            "mov.u32 %r5, %r1; LOOP: mov.u32 %r1, %r5; mov.u32 %r2, %r1;",
+        );
+        let copied = copied
+            .replace("cas.b32 %r1", "cas.b32 %r5")
+            .replace("setp.ne.u32 %p2, %r1", "setp.ne.u32 %p2, %r5");
+        run(&copied, [4, 64], &[0])
+            .into_iter()
+            .for_each(|(ended, _)| assert_eq!(ended, Ok(vec![4 * 63 * 32])));
+        // The value is not compared; another thread stores plainly.
+        assert_race(
+            &body.replacen("u32 %r1, [", "u32 %r6, [", 1).replace("LOOP:", "mov.u32 %r1, 0; LOOP:"),
+            [4, 64],
+            &[0],
+        );
+        let place = if memory == Memory::Global { "%rd3" } else { "shared" };
+        let stored = body.replace(
+            "LOOP:",
+            &format!("setp.eq.u32 %p3, %r0, 40; @%p3 st.{}.u32 [{place}], 3; LOOP:", memory),
+        );
+        assert_race(&stored, [4, 64], &[0]);
+    }
+}
+
+/// Each block reads its word, passes it on by a flag, and stores it one place further left, over the word
+/// that the block before it has read. A relaxed flag argues by dependencies.
+#[test]
+fn compaction_in_place_is_a_fault_unless_it_releases_or_is_allowed() {
+    let text = |store: &str, load: &str| {
+        format!(
+            "mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd0, %rd3;
+            ld.global.u32 %r2, [%rd3+32]; and.b32 %r3, %r2, 1; or.b32 %r3, %r3, 1;
+            {store} [%rd3], %r3;
+            setp.eq.u32 %p1, %r1, 0; @%p1 bra DONE;
+            WAIT: {load} %r4, [%rd3+-4]; setp.eq.u32 %p2, %r4, 0; @%p2 bra WAIT;
+            st.global.u32 [%rd3+28], %r2;
+            DONE:"
+        )
+    };
+    let relaxed = text("st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32");
+    let released = text("st.release.gpu.global.u32", "ld.acquire.gpu.global.u32");
+    let words = [0, 0, 0, 0, 0, 0, 0, 0, 10, 11, 12, 13, 14, 15, 16, 17];
+    assert_race(&relaxed, [8, 1], &words);
+    let moved = [1, 1, 1, 1, 1, 1, 1, 1, 11, 12, 13, 14, 15, 16, 17, 17];
+    run(&released, [8, 1], &words)
+        .into_iter()
+        .for_each(|(ended, _)| assert_eq!(ended.as_deref(), Ok(&moved[..])));
+    let mut machine = Machine::new(&relaxed);
+    machine.settings.allow = vec![Allow::kernel("k")];
+    let at = machine.upload(&words);
+    machine.launch(8, 1, &[at]).unwrap();
+    assert_eq!(machine.words(at, 16), moved);
+}
+
+#[test]
+fn allowed_lines_and_kernels_have_no_report() {
+    let race = "mov.u32 %r1, %ctaid.x;
+        .loc 1 41 0
+        setp.ne.u32 %p1, %r0, 0;
+        .loc 1 42 0
+        @!%p1 st.global.u32 [%rd0], %r1;";
+    let unwritten = ".loc 1 42 0\n ld.shared.u32 %r1, [shared+8];
+        .loc 1 43 0\n setp.eq.u32 %p1, %r1, 0;\n @%p1 red.global.add.u32 [%rd0], 1;";
+    let register = ".loc 1 42 0\n setp.eq.u32 %p1, %r9, 0; @%p1 red.global.add.u32 [%rd0], 1;";
+    let note = race.replace("], %r1", "], 3");
+    let shared = race
+        .replace("global", "shared")
+        .replace("[%rd0], %r1", "[shared], %r0")
+        .replace("setp.ne.u32 %p1, %r0, 0;", "and.b32 %r2, %r0, 31; setp.ne.u32 %p1, %r2, 0;");
+    let clash = ".loc 1 42 0\n st.shared.u32 [shared], %r0;";
+    for body in [race, unwritten, register, &note, &shared, clash] {
+        let text = format!("{}.file 1 \"src/scan.cu\"\n", kernel(body));
+        let report = |allow: &[Allow]| {
+            let mut machine = Machine::new(&text);
+            machine.settings.allow = allow.to_vec();
+            let word = machine.upload(&[0u32]);
+            let (ended, notes) = machine.launch_with_notes(8, 64, &[word]);
+            notes
+                .into_iter()
+                .chain(ended.err().map(|fault| *fault))
+                .map(|fault| fault.to_string())
+                .collect::<Vec<_>>()
+        };
+        let is_reported = |allow: &[Allow]| !report(allow).is_empty();
+        assert!(
+            is_reported(&[]) && is_reported(&[Allow::line("scan.cu", 41), Allow::kernel("other")]),
+            "{body}"
+        );
+        for allow in [Allow::line("scan.cu", 42), Allow::line("src/scan.cu", 42), Allow::kernel("k")] {
+            assert_eq!(report(&[Allow::kernel("other"), allow]), [""; 0], "{body}");
+        }
+    }
+    // An access out of bounds cannot go on.
+    let mut machine = Machine::new("st.global.u32 [%rd0+4], 1;");
+    machine.settings.allow = vec![Allow::kernel("k")];
+    let word = machine.upload(&[0u32]);
+    let fault = machine.launch(1, 1, &[word]).unwrap_err();
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { .. }), "{fault}");
+}
