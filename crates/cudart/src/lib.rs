@@ -14,6 +14,9 @@
 //!   machine code.
 //! - `--no-compress` keeps the PTX readable.
 //!
+//! Code for `compute_90` may use what the emulator lacks, such as bulk copies and clusters: then compile for
+//! `compute_80`. `-lineinfo` gives faults the lines of the source.
+//!
 //! The emulator prints each fault to standard error when it finds it. At the end, a program with faults exits with
 //! status 1, whatever its own status. The environment variables `GPU_REDUCE_EMULATOR_…` of the emulator apply, for
 //! example `GPU_REDUCE_EMULATOR_SEED`, which runs blocks and warps in a random order.

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <random>
 #include <sstream>
 #include <vector>
 
@@ -46,13 +45,6 @@ struct CommandLineArgs {
     }
 
 template <class T>
-void RandomBits(T &value, int = 0, int begin = 0, int end = 8 * sizeof(T)) {
-    static std::mt19937_64 bits;
-    unsigned long long kept = bits() >> (64 - (end - begin)) << begin;
-    memcpy(&value, &kept, sizeof(T));
-}
-
-template <class T>
 void DisplayResults(T *items, size_t count) {
     for (size_t i = 0; i < count; ++i)
         std::cout << items[i] << ", ";
@@ -61,7 +53,9 @@ void DisplayResults(T *items, size_t count) {
 
 // Returns whether the results differ.
 template <class T>
-int CompareResults(const T *results, const T *expected, size_t count) {
+int CompareDeviceResults(T *expected, T *device, size_t count, bool = true, bool = false) {
+    std::vector<T> results(count);
+    CubDebugExit(cudaMemcpy(results.data(), device, count * sizeof(T), cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < count; ++i)
         if (!(results[i] == expected[i])) {
             std::cout << "at " << i << ": " << results[i] << ", not " << expected[i] << "\n";
@@ -69,31 +63,3 @@ int CompareResults(const T *results, const T *expected, size_t count) {
         }
     return 0;
 }
-
-template <class T>
-int CompareDeviceResults(T *expected, T *device, size_t count, bool = true, bool = false) {
-    std::vector<T> results(count);
-    CubDebugExit(cudaMemcpy(results.data(), device, count * sizeof(T), cudaMemcpyDeviceToHost));
-    return CompareResults(results.data(), expected, count);
-}
-
-struct GpuTimer {
-    cudaEvent_t start, stop;
-
-    GpuTimer() {
-        cudaEventCreate(&start);
-        cudaEventCreate(&stop);
-    }
-    ~GpuTimer() {
-        cudaEventDestroy(start);
-        cudaEventDestroy(stop);
-    }
-    void Start() { cudaEventRecord(start, 0); }
-    void Stop() { cudaEventRecord(stop, 0); }
-    float ElapsedMillis() {
-        float elapsed = 0;
-        cudaEventSynchronize(stop);
-        cudaEventElapsedTime(&elapsed, start, stop);
-        return elapsed;
-    }
-};
