@@ -3,10 +3,10 @@
 use crate::error::{Answer, INVALID_DEVICE, api, check, put};
 use crate::{driver, runtime};
 use cust_raw::{
-    CUdevice_attribute, CUfunc_cache, CUuuid, cuCtxDisablePeerAccess, cuCtxEnablePeerAccess,
-    cuCtxGetCacheConfig, cuCtxGetLimit, cuCtxSetCacheConfig, cuCtxSetLimit, cuDeviceCanAccessPeer,
-    cuDeviceGetAttribute, cuDeviceGetByPCIBusId, cuDeviceGetName, cuDeviceGetP2PAttribute,
-    cuDeviceGetPCIBusId, cuDeviceGetUuid, cuDeviceTotalMem_v2, cuDriverGetVersion,
+    CUdevice_attribute, CUfunc_cache, CUsharedconfig, CUuuid, cuCtxDisablePeerAccess, cuCtxEnablePeerAccess,
+    cuCtxGetCacheConfig, cuCtxGetLimit, cuCtxGetSharedMemConfig, cuCtxSetCacheConfig, cuCtxSetLimit,
+    cuDeviceCanAccessPeer, cuDeviceGetAttribute, cuDeviceGetByPCIBusId, cuDeviceGetName,
+    cuDeviceGetP2PAttribute, cuDeviceGetPCIBusId, cuDeviceGetUuid, cuDeviceTotalMem_v2, cuDriverGetVersion,
 };
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -192,6 +192,15 @@ api! {
 
     fn cudaInitDevice(device: c_int, _device_flags: c_uint, _flags: c_uint) {
         runtime::context(device).map(drop)
+    }
+
+    fn cudaDeviceGetSharedMemConfig(config: *mut CUsharedconfig) {
+        check(cuCtxGetSharedMemConfig(config))
+    }
+
+    /// Banks have four bytes since compute capability 5.0, whatever a program sets.
+    fn cudaDeviceSetSharedMemConfig(_config: c_int) {
+        Ok(())
     }
 
     /// The flags say how the host waits, which it never does here.

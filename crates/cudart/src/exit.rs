@@ -19,14 +19,22 @@ extern "C" fn at_exit() {
     if faults == 0 {
         return;
     }
-    flush();
+    // SAFETY: null is for all streams, which `exit` is about to flush anyway.
+    unsafe { libc::fflush(ptr::null_mut()) };
     eprintln!("the emulator found {faults} fault{}", if faults == 1 { "" } else { "s" });
     // SAFETY: `exit` must not be called again while it runs, but `_exit` may.
     unsafe { libc::_exit(1) };
 }
 
-/// Writes what the program has printed so far, so that it comes before what kernels and the emulator print.
+unsafe extern "C" {
+    /// The C library's standard output.
+    static stdout: *mut libc::FILE;
+}
+
+/// Writes what the program has printed so far, so that it comes before what a kernel prints.
+///
+/// Other streams are left alone: a thread that waits for input has locked its stream.
 pub fn flush() {
-    // SAFETY: null is for all streams.
-    unsafe { libc::fflush(ptr::null_mut()) };
+    // SAFETY: a program does not close its standard output while it still launches kernels.
+    unsafe { libc::fflush(stdout) };
 }

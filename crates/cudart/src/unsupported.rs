@@ -4,6 +4,7 @@
 
 use crate::error::{Code, NOT_SUPPORTED, keep};
 use std::collections::BTreeSet;
+use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
 /// The functions that were called.
@@ -34,9 +35,9 @@ unsupported! {
     cudaDestroyExternalMemory cudaDestroyExternalSemaphore cudaDestroySurfaceObject cudaDestroyTextureObject
     cudaDeviceFlushGPUDirectRDMAWrites cudaDeviceGetDefaultMemPool cudaDeviceGetGraphMemAttribute
     cudaDeviceGetHostAtomicCapabilities cudaDeviceGetMemPool cudaDeviceGetNvSciSyncAttributes
-    cudaDeviceGetP2PAtomicCapabilities cudaDeviceGetSharedMemConfig cudaDeviceGetTexture1DLinearMaxWidth
+    cudaDeviceGetP2PAtomicCapabilities cudaDeviceGetTexture1DLinearMaxWidth
     cudaDeviceGraphMemTrim cudaDeviceRegisterAsyncNotification cudaDeviceSetGraphMemAttribute
-    cudaDeviceSetMemPool cudaDeviceSetSharedMemConfig cudaDeviceUnregisterAsyncNotification
+    cudaDeviceSetMemPool cudaDeviceUnregisterAsyncNotification
     cudaExternalMemoryGetMappedBuffer cudaExternalMemoryGetMappedMipmappedArray cudaFreeArray
     cudaFreeMipmappedArray cudaFuncGetName cudaFuncGetParamInfo cudaFuncSetSharedMemConfig cudaGetChannelDesc
     cudaGetDeviceFlags cudaGetDriverEntryPoint cudaGetDriverEntryPointByVersion cudaGetExportTable
@@ -89,4 +90,18 @@ unsupported! {
     cudaStreamCopyAttributes cudaStreamGetAttribute cudaStreamGetId cudaStreamSetAttribute
     cudaStreamUpdateCaptureDependencies cudaUserObjectCreate cudaUserObjectRelease cudaUserObjectRetain
     cudaWaitExternalSemaphoresAsync
+}
+
+/// `cudaChannelFormatDesc`
+#[repr(C)]
+struct ChannelFormat {
+    bits: [c_int; 4],
+    kind: c_int,
+}
+
+/// Describes the elements of arrays and textures, which the functions above then refuse.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+extern "C" fn cudaCreateChannelDesc(x: c_int, y: c_int, z: c_int, w: c_int, kind: c_int) -> ChannelFormat {
+    ChannelFormat { bits: [x, y, z, w], kind }
 }
