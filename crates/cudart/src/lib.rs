@@ -1,27 +1,29 @@
 //! The functions of the CUDA runtime, for whole CUDA programs on the emulator.
 //!
-//! nvcc links a program to this library in place of NVIDIA's runtime. The program itself does not change:
+//! nvcc 13 links a program to this library in place of NVIDIA's runtime. The program itself does not change:
 //!
 //! ```text
 //! cargo build --release -p gpu_reduce_cudart
-//! nvcc -cudart none -arch=compute_90 -code=compute_90 --no-compress program.cu -o program \
+//! nvcc -cudart none -arch=compute_80 -code=compute_80 --no-compress program.cu -o program \
 //!     -L target/release -lgpu_reduce_cudart -Xlinker -rpath="$PWD/target/release"
 //! ./program
 //! ```
 //!
 //! - `-cudart none` leaves out NVIDIA's runtime.
-//! - `-arch=compute_90 -code=compute_90` puts the kernels' PTX into the program, which the emulator runs, and no
-//!   machine code.
+//! - `-arch=compute_80 -code=compute_80` puts the kernels' PTX into the program, which the emulator runs, and no
+//!   machine code. PTX for `compute_90` runs, too, unless it uses what the emulator lacks: bulk copies, which
+//!   `thrust::transform` then has, and clusters.
 //! - `--no-compress` keeps the PTX readable.
-//!
-//! Code for `compute_90` may use what the emulator lacks, such as bulk copies and clusters: then compile for
-//! `compute_80`. `-lineinfo` gives faults the lines of the source.
+//! - `-lineinfo`, besides, gives faults the lines of the source.
 //!
 //! The emulator prints each fault to standard error when it finds it. At the end, a program with faults exits with
 //! status 1, whatever its own status. The environment variables `GPU_REDUCE_EMULATOR_…` of the emulator apply, for
 //! example `GPU_REDUCE_EMULATOR_SEED`, which runs blocks and warps in a random order.
 //!
 //! # What is not there
+//!
+//! Functions and structs are those of CUDA 13.0; programs for other major versions do not link, or differ in
+//! `cudaDeviceProp`.
 //!
 //! The functions in `unsupported.rs` fail with `cudaErrorNotSupported` and print their name: textures and arrays, memory
 //! pools, graphs that are built node by node, memory of other processes. Programs that use a default stream per
