@@ -139,8 +139,9 @@ macro_rules! api {
         #[allow(non_snake_case, clippy::too_many_arguments, unused_unsafe)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $type),*) -> $crate::error::Code {
-            // SAFETY: by the runtime's contract, the caller passes pointers that are null or valid; those that this
-            // library follows itself, and does not only hand to the driver, each body checks for null.
+            // SAFETY: by the runtime's contract, the caller passes pointers that are null or valid; those
+            // that this library follows itself, and does not only hand to the driver, each body checks for
+            // null.
             $crate::error::keep($crate::runtime::enter().and_then(|_| unsafe { $body }))
         }
     )*};

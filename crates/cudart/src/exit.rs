@@ -2,14 +2,15 @@
 
 use std::ptr;
 
-/// Runs when the library is loaded, before all that the program registers for its end. So `at_exit` runs after it.
+/// Runs when the library is loaded, before all that the program registers for its end. So `at_exit` runs
+/// after it.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    // SAFETY: the function may run at the end of the program: it uses nothing that ends before. Without room for it
-    // in the table, a program with faults ends with its own status.
+    // SAFETY: the function may run at the end of the program: it uses nothing that ends before. Without room
+    // for it in the table, a program with faults ends with its own status.
     unsafe { libc::atexit(at_exit) };
 }
 

@@ -202,7 +202,8 @@ api! {
         Configuration::new(grid, block, dynamic_shared, stream).launch(kernel, arguments, true)
     }
 
-    /// Attributes that only make a launch faster have no effect. Clusters of several blocks are not supported.
+    /// Attributes that only make a launch faster have no effect. Clusters of several blocks are not
+    /// supported.
     fn cudaLaunchKernelExC(
         configuration: *const Configuration,
         kernel: *const c_void,

@@ -8,7 +8,7 @@ use cust_raw::{
     cuMemHostAlloc, cuMemHostGetDevicePointer_v2, cuMemHostGetFlags, cuMemHostRegister_v2,
     cuMemHostUnregister, cuMemPrefetchAsync, cuMemcpy, cuMemcpyAsync, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2,
     cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeer,
-    cuMemcpyPeerAsync, cuMemsetD8_v2, cuMemsetD8Async, cuPointerGetAttribute,
+    cuMemcpyPeerAsync, cuMemsetD8_v2, cuMemsetD8Async, cuPointerGetAttribute, cuStreamGetFlags,
 };
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::ptr;
@@ -408,6 +408,12 @@ api! {
 
     fn cudaMemAdvise(address: CUdeviceptr, bytes: usize, advice: c_int, location: Location) {
         check(cuMemAdvise(address, bytes, driver::advice(advice)?, location.device()?))
+    }
+
+    /// Only checks the stream: the host may use managed memory at any time.
+    fn cudaStreamAttachMemAsync(stream: CUstream, _address: CUdeviceptr, _bytes: usize, _flags: c_uint) {
+        let mut flags = 0;
+        check(cuStreamGetFlags(stream, &mut flags))
     }
 
     fn cudaPointerGetAttributes(attributes: *mut PointerAttributes, address: *mut c_void) {

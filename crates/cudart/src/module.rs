@@ -1,4 +1,5 @@
-//! The program's fat binaries, and their kernels and variables by the addresses that stand for them on the host.
+//! The program's fat binaries, and their kernels and variables by the addresses that stand for them on the
+//! host.
 
 use crate::error::{
     Answer, Code, INVALID_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, NOT_FOUND, api, check, keep, put,

@@ -86,7 +86,7 @@ unsupported! {
     cudaMemcpyFromArrayAsync cudaMemcpyToArray cudaMemcpyToArrayAsync cudaMemset3D cudaMemset3DAsync
     cudaMipmappedArrayGetMemoryRequirements cudaMipmappedArrayGetSparseProperties
     cudaOccupancyMaxActiveClusters cudaOccupancyMaxPotentialClusterSize cudaSetValidDevices
-    cudaSignalExternalSemaphoresAsync cudaStreamAttachMemAsync cudaStreamBeginCaptureToGraph
+    cudaSignalExternalSemaphoresAsync cudaStreamBeginCaptureToGraph
     cudaStreamCopyAttributes cudaStreamGetAttribute cudaStreamGetId cudaStreamSetAttribute
     cudaStreamUpdateCaptureDependencies cudaUserObjectCreate cudaUserObjectRelease cudaUserObjectRetain
     cudaWaitExternalSemaphoresAsync

@@ -1,5 +1,5 @@
-// What CUDA programs do every day, without a library: variables, kinds of memory, streams, events, graphs, cooperative
-// launches, printing, errors. Prints one line per part and fails if a result is wrong.
+// What CUDA programs do every day, without a library: variables, kinds of memory, streams, events, graphs,
+// cooperative launches, printing, errors. Prints one line per part and fails if a result is wrong.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cstdio>

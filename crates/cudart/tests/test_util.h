@@ -1,5 +1,5 @@
-// Stands in for CUB's `test/test_util.h`, which Debian's package of CUB's examples leaves out: what the examples use
-// of it.
+// Stands in for CUB's `test/test_util.h`, which Debian's package of CUB's examples leaves out: what the
+// examples use of it.
 #pragma once
 #include <cub/util_debug.cuh>
 #include <cstdio>

@@ -168,7 +168,8 @@ fn functions_and_variables_by_name() {
     }
 }
 
-/// An entry of a fat binary: 1 for PTX or 2 for machine code, the architecture, the unpacked size or 0, content.
+/// An entry of a fat binary: 1 for PTX or 2 for machine code, the architecture, the unpacked size or 0, and
+/// the content.
 type Entry<'a> = (u16, u32, u64, &'a [u8]);
 
 /// Returns a fat binary as nvcc 13.0 writes it.

@@ -26,7 +26,8 @@ pub enum NoPtx {
     #[error("the fat binary ends too early or is damaged")]
     Damaged,
     #[error(
-        "the fat binary has machine code only, but the emulator runs PTX: compile with `nvcc -arch=compute_80 -code=compute_80`"
+        "the fat binary has machine code only, but the emulator runs PTX: \
+         compile with `nvcc -arch=compute_80 -code=compute_80`"
     )]
     MachineCode,
     #[error("the fat binary's PTX is compressed: compile with `nvcc --no-compress`")]

@@ -25,7 +25,7 @@ const ELF: [u8; 4] = *b"\x7fELF";
 /// The first bytes of [`Wrapper`].
 const WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
 
-/// `__fatBinC_Wrapper_t` of nvcc's `fatbinary_section.h`: what nvcc puts into a program to point to a fat binary.
+/// `__fatBinC_Wrapper_t` of `fatbinary_section.h`: what nvcc puts into a program to point to a fat binary.
 #[repr(C)]
 struct Wrapper {
     magic: u32,
