@@ -28,6 +28,12 @@ __constant__ float factors[8];
 __device__ int calls;
 __managed__ int total = 10;
 
+// Freed after `main`, when the runtime may refuse but must not end the program.
+struct Owner {
+    int *memory = nullptr;
+    ~Owner() { cudaFree(memory); }
+} owner;
+
 struct Large {
     double values[40];
     int last;
@@ -256,5 +262,6 @@ int main() {
     memories();
     streams();
     launches();
+    CHECK(cudaMalloc(&owner.memory, 64));
     printf("all right\n");
 }
