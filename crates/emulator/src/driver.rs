@@ -13,6 +13,7 @@ mod context;
 mod copy;
 mod device;
 mod error;
+mod fatbinary;
 mod function;
 mod graph;
 mod launch;
@@ -122,7 +123,8 @@ impl<F: FnMut() -> Answer> Body for F {
 
 /// Counts a call and runs the function's body. Catches panics, because the caller may not be Rust.
 fn answer(name: &'static str, body: &mut dyn Body) -> CUresult {
-    CALLS.with_borrow_mut(|calls| *calls.entry(name).or_default() += 1);
+    // Calls of a program's static destructors come after the end of the thread's locals, and are not counted.
+    let _ = CALLS.try_with(|calls| *calls.borrow_mut().entry(name).or_default() += 1);
     match catch_unwind(AssertUnwindSafe(|| body.run())) {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(code)) => code,

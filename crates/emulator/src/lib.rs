@@ -297,7 +297,8 @@
 //!   `f16`. Recursion, calls through registers that are nested more than four deep, and functions without a
 //!   body except `vprintf` and `__assertfail`. Launching a kernel that contains one fails and names it; the
 //!   other kernels of the module run.
-//! - Machine code: cubins and fat binaries return `CUDA_ERROR_NO_BINARY_FOR_GPU`.
+//! - Machine code: cubins return `CUDA_ERROR_NO_BINARY_FOR_GPU`, and so do fat binaries unless they have PTX
+//!   that is not compressed (`nvcc --no-compress`).
 
 mod allow;
 mod alu;

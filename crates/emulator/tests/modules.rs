@@ -167,3 +167,89 @@ fn functions_and_variables_by_name() {
         assert_eq!(module.get_function(name).map(|_| ()), Err(error));
     }
 }
+
+/// An entry of a fat binary: 1 for PTX or 2 for machine code, the architecture, the unpacked size or 0, and
+/// the content.
+type Entry<'a> = (u16, u32, u64, &'a [u8]);
+
+/// Returns a fat binary as nvcc 13.0 writes it.
+fn fat_binary(entries: &[Entry<'_>]) -> Vec<u8> {
+    let entries: Vec<u8> = entries
+        .iter()
+        .flat_map(|&(kind, architecture, unpacked, content)| {
+            let mut header = [0; 0x50];
+            header[..2].copy_from_slice(&kind.to_le_bytes());
+            header[4..8].copy_from_slice(&0x50u32.to_le_bytes());
+            header[8..16].copy_from_slice(&(content.len() as u64).to_le_bytes());
+            header[28..32].copy_from_slice(&architecture.to_le_bytes());
+            header[56..64].copy_from_slice(&unpacked.to_le_bytes());
+            [&header, content].concat()
+        })
+        .collect();
+    let size = (entries.len() as u64).to_le_bytes();
+    [&0xba55_ed50_u32.to_le_bytes()[..], &[1, 0, 16, 0], &size, &entries].concat()
+}
+
+/// Loads a file and returns the target of its kernel `k`.
+fn load_file(bytes: &[u8]) -> Result<i32, CUresult> {
+    let path = std::env::temp_dir().join(format!("emulator-{}.fatbin", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    let (mut module, mut function, mut target) = (null_mut(), null_mut(), 0);
+    // SAFETY: pointers are to variables of the right type.
+    unsafe {
+        let code = cuModuleLoad(&mut module, name.as_ptr());
+        std::fs::remove_file(&path).unwrap();
+        if code != CUDA_SUCCESS {
+            return Err(code);
+        }
+        assert_eq!(cuModuleGetFunction(&mut function, module, c"k".as_ptr()), CUDA_SUCCESS);
+        let asked = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+        assert_eq!(cuFuncGetAttribute(&mut target, asked, function), CUDA_SUCCESS);
+        assert_eq!(cuModuleUnload(module), CUDA_SUCCESS);
+    }
+    Ok(target)
+}
+
+#[test]
+fn a_fat_binary_has_ptx_for_several_architectures() {
+    let _context = context();
+    let text = |target: &str| module("9.0", target, "ret;").into_bytes_with_nul();
+    let (old, fits, new) = (text("sm_75"), text("sm_90a"), text("sm_100"));
+    let code = (2, 90, 0, &b"\x7fELF"[..]);
+    let all = [code, (1, 75, 0, &old), (1, 90, 0, &fits), (1, 100, 0, &new)];
+    let (compressed, machine_code) = (fat_binary(&[(1, 90, 300, b"(\xb5/\xfd")]), fat_binary(&[code]));
+    let whole = fat_binary(&all);
+    for (binary, target, message) in [
+        (&whole[..], Ok(90), None),
+        (&fat_binary(&all[..2]), Ok(75), None),
+        (&fat_binary(&all[3..]), Err(CUDA_ERROR_INVALID_PTX), Some("sm_100")),
+        (&compressed, Err(CUDA_ERROR_NO_BINARY_FOR_GPU), Some("--no-compress")),
+        (&machine_code, Err(CUDA_ERROR_NO_BINARY_FOR_GPU), Some("-code=compute_80")),
+        (&fat_binary(&[]), Err(CUDA_ERROR_NO_BINARY_FOR_GPU), Some("-code=compute_80")),
+        (&whole[..whole.len() - 1], Err(CUDA_ERROR_INVALID_IMAGE), Some("damaged")),
+        (&whole[..10], Err(CUDA_ERROR_INVALID_IMAGE), Some("damaged")),
+        (&[&whole[..16], &[0; 1 << 10]].concat(), Err(CUDA_ERROR_INVALID_IMAGE), Some("damaged")),
+        (&[&whole[..8], &[0xff; 100]].concat(), Err(CUDA_ERROR_INVALID_IMAGE), Some("damaged")),
+    ] {
+        assert_eq!(load_file(binary), target, "{message:?}");
+        let found = emulator::last_load_error();
+        assert_eq!(found.is_some(), message.is_some(), "{found:?}");
+        assert!(found.is_none_or(|found| found.contains(message.unwrap())));
+    }
+
+    // In memory, also as nvcc embeds it into a program: a struct that points to it.
+    #[repr(C)]
+    struct Wrapper(u32, u32, *const u8, *const c_void);
+    let wrapper = Wrapper(0x4662_43b1, 1, whole.as_ptr(), null());
+    for image in [whole.as_ptr().cast::<c_void>(), (&raw const wrapper).cast()] {
+        let mut module = null_mut();
+        // SAFETY: the image is a whole fat binary.
+        unsafe {
+            assert_eq!(cuModuleLoadFatBinary(&mut module, image), CUDA_SUCCESS);
+            assert_eq!(cuModuleUnload(module), CUDA_SUCCESS);
+            assert_eq!(cuModuleLoadData(&mut module, image), CUDA_SUCCESS);
+            assert_eq!(cuModuleUnload(module), CUDA_SUCCESS);
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Functions (kernels): their attributes and occupancy.
 
 use super::device::{
-    BLOCK_SHARED, BLOCK_SHARED_OPT_IN, BLOCK_THREADS, BLOCKS, MULTIPROCESSORS, REGISTERS, SHARED_BYTES,
-    SHARED_RESERVED, WARP, WARPS,
+    BLOCK_SHARED, BLOCK_SHARED_OPT_IN, BLOCK_THREADS, BLOCKS, CAPABILITY, MULTIPROCESSORS, REGISTERS,
+    SHARED_BYTES, SHARED_RESERVED, WARP, WARPS,
 };
 use super::module::Module;
 use super::state::state;
@@ -60,7 +60,7 @@ impl Function {
             CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => kernel.local_bytes as c_int,
             CU_FUNC_ATTRIBUTE_NUM_REGS => self.resources()?.registers as c_int,
             CU_FUNC_ATTRIBUTE_PTX_VERSION => self.code.target as c_int,
-            CU_FUNC_ATTRIBUTE_BINARY_VERSION => 90,
+            CU_FUNC_ATTRIBUTE_BINARY_VERSION => CAPABILITY as c_int,
             CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => self.max_dynamic as c_int,
             CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => self.carveout,

@@ -1,6 +1,7 @@
 //! Modules: loaded PTX with its kernels and variables.
 
-use super::device::BLOCK_SHARED;
+use super::device::{BLOCK_SHARED, CAPABILITY};
+use super::fatbinary::{self, NoPtx};
 use super::function::Function;
 use super::state::state;
 use super::{Answer, MEMORY, api, idle, put, put_if_wanted, require, running};
@@ -14,13 +15,24 @@ use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, c_char, c_uint, c_void};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::ptr;
 use std::sync::Arc;
+use std::{ptr, slice};
 
 /// The newest PTX version that a driver for CUDA 13.0 reads.
 const NEWEST: (u32, u32) = (9, 0);
-/// The first bytes of binary images: an ELF file (cubin), a fat binary, and the struct that points to one.
-const BINARIES: [[u8; 4]; 3] = [*b"\x7fELF", 0xba55_ed50_u32.to_le_bytes(), 0x4662_43b1_u32.to_le_bytes()];
+/// The first bytes of an ELF file, a cubin.
+const ELF: [u8; 4] = *b"\x7fELF";
+/// The first bytes of [`Wrapper`].
+const WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
+
+/// `__fatBinC_Wrapper_t` of `fatbinary_section.h`: what nvcc puts into a program to point to a fat binary.
+#[repr(C)]
+struct Wrapper {
+    magic: u32,
+    version: u32,
+    binary: *const u8,
+    unused: *const c_void,
+}
 
 thread_local! {
     static LOAD_ERROR: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -132,25 +144,55 @@ unsafe fn options(count: c_uint, keys: *mut CUjit_option, values: *mut *mut c_vo
     Ok(options)
 }
 
-/// Returns the text of an image in memory; fails if it is a binary.
+/// Returns the text of an image in memory; fails if it is a binary without PTX.
 ///
 /// # Safety
 ///
-/// `image` points to PTX that ends in a zero byte, or to a binary.
-unsafe fn text<'a>(image: *const c_void) -> Result<Cow<'a, str>, Refused> {
-    let image: *const u8 = image.cast();
+/// `image` points to PTX that ends in a zero byte, to a binary, or to a [`Wrapper`].
+unsafe fn text(image: *const c_void) -> Result<Cow<'static, str>, Refused> {
+    let mut image: *const u8 = image.cast();
     // SAFETY: reads the next byte only if all before match a binary's start, which has no zero byte.
-    let starts_with = |binary: &[u8; 4]| (0..4).all(|i| unsafe { image.add(i).read() } == binary[i]);
-    if BINARIES.iter().any(starts_with) {
-        return binary();
+    let starts_with = |image: *const u8, start: [u8; 4]| (0..4).all(|i| unsafe { *image.add(i) } == start[i]);
+    if starts_with(image, WRAPPER) {
+        // SAFETY: it is a wrapper, whose pointer is that of a fat binary.
+        image = unsafe { image.cast::<Wrapper>().read_unaligned() }.binary;
+    }
+    if starts_with(image, fatbinary::MAGIC) {
+        // SAFETY: a fat binary has a header, which has the size of all.
+        let bytes = unsafe {
+            let size = fatbinary::size(slice::from_raw_parts(image, fatbinary::HEADER)).unwrap_or(0);
+            slice::from_raw_parts(image, size)
+        };
+        return from_bytes(bytes);
+    }
+    if starts_with(image, ELF) {
+        return from_bytes(&ELF);
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy())
 }
 
-fn binary<T>() -> Result<T, Refused> {
-    let message = "the image is machine code, but the emulator runs PTX: load the PTX of the kernel instead";
-    refused(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, message)
+/// Returns the text of an image: the PTX of a fat binary, or PTX up to the first zero byte.
+fn from_bytes(bytes: &[u8]) -> Result<Cow<'static, str>, Refused> {
+    use CUresult::*;
+    if bytes.starts_with(&ELF) {
+        let message =
+            "the image is machine code, but the emulator runs PTX: load the PTX of the kernel instead";
+        return refused(CUDA_ERROR_NO_BINARY_FOR_GPU, message);
+    }
+    let text = if bytes.starts_with(&fatbinary::MAGIC) {
+        fatbinary::ptx(bytes).or_else(|error| {
+            let code = match error {
+                NoPtx::Damaged => CUDA_ERROR_INVALID_IMAGE,
+                NoPtx::MachineCode | NoPtx::Compressed => CUDA_ERROR_NO_BINARY_FOR_GPU,
+            };
+            refused(code, error)
+        })?
+    } else {
+        bytes
+    };
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    Ok(String::from_utf8_lossy(&text[..end]).into_owned().into())
 }
 
 /// Returns the PTX version of a text that may not parse.
@@ -184,8 +226,9 @@ fn compile(text: &str, max_registers: Option<u32>, memory: &Memory) -> Result<Mo
     };
     let module = ptx::parse(text).map_err(|error| invalid(error.to_string()))?;
     let target = target(&module);
-    if target > 90 {
-        let message = format!("the module is for sm_{target}, but the emulator's device is an sm_90");
+    if target > CAPABILITY {
+        let message =
+            format!("the module is for sm_{target}, but the emulator's device is an sm_{CAPABILITY}");
         return refused(CUDA_ERROR_INVALID_PTX, message);
     }
     let program = Program::decode(&module).map_err(|error| invalid(error.to_string()))?;
@@ -262,6 +305,12 @@ api! {
         load(module, &Options::default(), || text(image))
     }
 
+    fn cuModuleLoadFatBinary(module: *mut CUmodule, binary: *const c_void) {
+        state()?.current()?;
+        require(!binary.is_null())?;
+        load(module, &Options::default(), || text(binary))
+    }
+
     fn cuModuleLoadDataEx(
         module: *mut CUmodule,
         image: *const c_void,
@@ -282,11 +331,7 @@ api! {
             let bytes = fs::read(path).or_else(|error| {
                 refused(CUresult::CUDA_ERROR_FILE_NOT_FOUND, format!("{}: {error}", path.display()))
             })?;
-            if BINARIES.iter().any(|start| bytes.starts_with(start)) {
-                return binary();
-            }
-            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-            Ok(String::from_utf8_lossy(&bytes[..end]).into_owned().into())
+            from_bytes(&bytes)
         })
     }
 

@@ -403,12 +403,14 @@ impl State<'_> {
     fn attach(&mut self, warp: &mut Warp, lane: usize, address: u64) {
         let Some(checks) = &mut self.checks else { return };
         let Some(object) = checks.mbarriers.get_mut(&address) else { return };
-        let shadow = &checks.shadow;
+        let (shadow, time) = (&checks.shadow, checks.clocks.time[warp.index as usize]);
         for copy in warp.copies.iter_mut().filter(|copy| copy.lanes >> lane & 1 != 0) {
             let to = copy.to[lane] as usize;
             if shadow.flies(to, copy.serial) {
                 let serials = copy.serial..=copy.serial;
                 object.flying.push(Landing { to, bytes: copy.bytes as usize, serials });
+                // Any thread may wait there, and overwrite the source then. So the check of the source ends here.
+                checks.log.settle(&copy.records, time + 1);
             } else {
                 copy.lanes &= !(1 << lane);
             }
