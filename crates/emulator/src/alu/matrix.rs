@@ -13,7 +13,7 @@
 //!
 //! This is the model of Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores"
 //! (arXiv 2511.10909). The signs of zeros, and the steps and conversions of `wmma`, were measured on an H200,
-//! which agrees with all of this in more than 2 million elements.
+//! which agrees in more than 2 million elements, except that a NaN of `f64` keeps its payload there.
 
 use super::number::canonical_f64;
 use super::soft::{F16, F32, F64, Format, Number, Rounding};
