@@ -102,7 +102,8 @@ pub fn convert(words: &mut Words) -> Result<Option<Lanes>, String> {
     }))
 }
 
-/// Rounds an `f32` to the 10 bits of fraction of tf32, whose other bits are zero.
+/// Rounds an `f32` to the 10 bits of fraction of tf32, whose other bits are zero. The ISA leaves the bits of a NaN open;
+/// they are those of an H200.
 fn tf32(words: &mut Words) -> Result<Lanes, String> {
     const HALF: u32 = 1 << 12;
     const LOW: u32 = 2 * HALF - 1;
@@ -114,19 +115,21 @@ fn tf32(words: &mut Words) -> Result<Lanes, String> {
     }
     Ok(unary(move |bits: u32| {
         let (sign, magnitude) = (bits & 1 << 31, bits & !(1 << 31));
-        if magnitude > INFINITY {
-            return F32.nan as u32;
+        let is_nan = magnitude > INFINITY;
+        if is_nan && rounding != "rna" {
+            return F32.nan as u32 & !LOW;
         }
         if relu && sign != 0 {
             return 0;
         }
         let half = match rounding {
+            "rna" if is_nan => 0,
             "rna" => HALF,
             "rn" => HALF - 1 + (magnitude >> 13 & 1),
             _ => 0,
         };
         // A carry out of the fraction increments the exponent.
         let rounded = (magnitude + half) & !LOW;
-        sign | if clamps { rounded.min(INFINITY - LOW - 1) } else { rounded }
+        sign | if clamps && rounded >= INFINITY { rounded - LOW - 1 } else { rounded }
     }))
 }

@@ -13,7 +13,7 @@ use super::{
     code::{Address, Operation, Space, Update},
     decode::Decoder,
     flow::Uses,
-    memory::{cache_policy, or_fail, update, update_global},
+    memory::{cache_policy, or_fail, update},
 };
 
 /// A bulk copy: each lane makes its own.
@@ -121,8 +121,8 @@ fn reduction(
     let operation = words.take_any(&["add", "and", "or", "xor", "min", "max", "inc", "dec"]);
     words.take("noftz");
     let ty = or_fail(decoder, words.ty())?;
-    let update = |operation| update_global(operation, ty).or_else(|| update(operation, ty));
-    match operation.and_then(update) {
+    // Unlike `red`, it keeps subnormal `f32`, as an H200 shows.
+    match operation.and_then(|operation| update(operation, ty)) {
         Some(update) => Ok(Reduction { size: bits_of(ty) / 8, update }),
         None => decoder.unknown(instruction),
     }

@@ -226,10 +226,15 @@ where
 
 /// Ten bits of fraction, computed in `f64`.
 fn tf32(rows: &mut Vec<Row>) {
+    // NaNs are those of an H200.
     let rounded = |a: u32, round: fn(f64) -> f64, clamps: bool, relu: bool| {
         let value = f32::from_bits(a);
+        if value.is_nan() && round(0.5) == 1.0 {
+            let cut = a & 0xffff_e000;
+            return if clamps { cut - 0x2000 } else { cut };
+        }
         if value.is_nan() {
-            return 0x7fff_ffff;
+            return 0x7fff_e000;
         }
         if relu && value.is_sign_negative() {
             return 0;

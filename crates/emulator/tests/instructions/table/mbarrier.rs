@@ -2,7 +2,6 @@
 //!
 //! Each thread has an mbarrier of its own, and copies 16 bytes of its own.
 
-use super::float::flush;
 use super::memory::POLICY;
 use crate::instructions::row::{Reference, Row, Thread, of_thread, script};
 use crate::instructions::value::{BFloat, Double, Half, Single, Value};
@@ -256,5 +255,5 @@ fn reductions(rows: &mut Vec<Row>) {
     reduction(rows, "add.noftz.f16", sum::<Half>);
     reduction(rows, "add.noftz.bf16", sum::<BFloat>);
     reduction(rows, "add.f64", sum::<Double>);
-    reduction(rows, "add.f32", |a: Single, b: Single| flush(sum(flush(a), flush(b))));
+    reduction(rows, "add.f32", sum::<Single>);
 }
