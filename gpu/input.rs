@@ -14,6 +14,9 @@ pub trait Input: Copy + 'static {
     /// Bytes of an element, in the array with the largest elements.
     const BYTES: usize;
 
+    /// Whether items have less than 4 bytes: then [`load_anywhere`](Self::load_anywhere) reads bytes before and after them.
+    const IS_NARROW: bool;
+
     /// Adds the pointers to a kernel's parameters.
     fn parameters(&self, parameters: &mut Parameters);
 
@@ -72,6 +75,7 @@ const fn is_aligned<T>() -> bool {
 impl<T: Zeroable + Copy + 'static> Input for *const T {
     type Item = T;
     const BYTES: usize = size_of::<T>();
+    const IS_NARROW: bool = size_of::<T>() < 4;
 
     fn parameters(&self, parameters: &mut Parameters) {
         parameters.push(self);
@@ -163,6 +167,7 @@ unsafe fn of_words<T: Copy, const WIDTH: usize, const WORDS: usize>(at: *const T
 impl<A: Input, B: Input> Input for (A, B) {
     type Item = (A::Item, B::Item);
     const BYTES: usize = if A::BYTES > B::BYTES { A::BYTES } else { B::BYTES };
+    const IS_NARROW: bool = A::IS_NARROW || B::IS_NARROW;
 
     fn parameters(&self, parameters: &mut Parameters) {
         self.0.parameters(parameters);
@@ -222,6 +227,7 @@ pub(crate) struct OneByOne<P>(pub P);
 impl<P: Input> Input for OneByOne<P> {
     type Item = P::Item;
     const BYTES: usize = P::BYTES;
+    const IS_NARROW: bool = false;
 
     fn parameters(&self, parameters: &mut Parameters) {
         self.0.parameters(parameters);

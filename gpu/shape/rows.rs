@@ -188,6 +188,10 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         ops[load] = op.begin(start_of(load).read());
                     }
                 });
+                // Whether all rows of the warp can be loaded by words, which reach 3 bytes before and after a leaf.
+                let mut is_inside = rows == 0 || row > 0 && row + u64::from(most) < segments.count;
+                is_inside =
+                    !P::IS_NARROW || is_whole || O::EXACT && warp::warp_vote_all(warp::ALL, is_inside);
                 let mut values = [op.identity(); LOADS];
                 if is_whole && left_of(LOADS - 1) >= WIDTH as u32 {
                     let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| leaf_of(load).load());
@@ -196,6 +200,42 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                         O::agent().fold_load(&ops[load], &mut all, items[load], item_of(load).into());
                         values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                     });
+                } else if O::EXACT {
+                    let is_whole = |load: usize| is_inside && left_of(load) >= WIDTH as u32;
+                    let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
+                        from_fn(|load| {
+                            if is_whole(load) { leaf_of(load).load_anywhere() } else { [P::zeroed(); WIDTH] }
+                        })
+                    });
+                    unrolled::<LOADS>(|load| {
+                        let mut all = [op.identity(); WIDTH];
+                        let index = item_of(load).into();
+                        if is_whole(load) {
+                            O::agent().fold_load(&ops[load], &mut all, items[load], index);
+                        } else if !P::IS_NARROW {
+                            fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), left_of(load), index);
+                        }
+                        values[load] = all[0];
+                    });
+                    // The order does not matter, so each lane folds an item of those after the last whole leaf.
+                    let mut rest = if is_inside { len - len % WIDTH as u32 } else { 0 } + item / WIDTH as u32;
+                    while P::IS_NARROW && rest < len {
+                        intrinsics::no_unroll();
+                        let is_there = |load: usize| row_of(load) < rows && item_of(load) == item;
+                        let items: [P::Item; LOADS] = from_fn(|load| {
+                            if is_there(load) {
+                                start_of(load).offset(rest as usize).read()
+                            } else {
+                                P::zeroed()
+                            }
+                        });
+                        unrolled::<LOADS>(|load| {
+                            if is_there(load) {
+                                O::agent().fold_item(&ops[load], &mut values[load], items[load], rest.into());
+                            }
+                        });
+                        rest += 1 << lanes;
+                    }
                 } else {
                     let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
                         from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), left_of(load)))
@@ -362,7 +402,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                     let left = range.end.saturating_sub(item) as u32;
                     if left > 0 {
                         let at = input.offset((of.start + item) as usize);
-                        let value = fold_unit::<O, P, WIDTH>(&op, at, left, item, reach);
+                        let is_inside = self.arguments.is_inside(of.start, of.start + of.len);
+                        let value = fold_unit::<O, P, WIDTH>(&op, at, left, item, reach, is_inside);
                         // Lane i keeps the value of unit i.
                         let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
                         if lane == unit & ((1 << of_part) - 1) {
@@ -623,7 +664,7 @@ const fn has_room<O: Op<I>, I: Copy + 'static>(width: usize) -> bool {
 }
 
 /// Folds a unit of a chunk. It begins at `at` with the item of index `index`, and `left` items of the chunk
-/// are left. Lane 0 gets the result.
+/// are left. Leaves [inside](Arguments::is_inside) the array can be loaded at any address. Lane 0 gets the result.
 ///
 /// # Safety
 ///
@@ -635,6 +676,7 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     left: u32,
     index: u64,
     reach: Reach,
+    is_inside: bool,
 ) -> O::Accumulator {
     let item = warp::lane_id() * WIDTH as u32;
     let (mut at, mut left, mut index) =
@@ -687,8 +729,18 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     _ => unrolled::<LOADS>(|load| all[0] = add(all[0], values[load])),
                 }
             } else {
-                let items: [[P::Item; WIDTH]; LOADS] =
-                    from_fn(|load| if is_whole(load) { load_at(load).load() } else { [P::zeroed(); WIDTH] });
+                // (Sums of `f16` were slower by words: 3,001 items 276 µs in place of 240.)
+                let by_words = is_inside && (O::EXACT || !P::IS_NARROW);
+                let is_whole = |load: usize| (is_aligned || by_words) && left_of(load) >= WIDTH as u32;
+                let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| {
+                    if !is_whole(load) {
+                        [P::zeroed(); WIDTH]
+                    } else if is_aligned {
+                        load_at(load).load()
+                    } else {
+                        load_at(load).load_anywhere()
+                    }
+                });
                 unrolled::<LOADS>(|load| {
                     if is_whole(load) {
                         if is_wide {

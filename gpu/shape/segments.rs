@@ -413,6 +413,13 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         }
     }
 
+    /// Returns whether a segment's leaves can be loaded at any address: by words, which reach up to 3 bytes before and
+    /// after a leaf, if items are [narrow](Input::IS_NARROW).
+    #[inline(always)]
+    pub(super) fn is_inside(&self, start: u64, stop: u64) -> bool {
+        !P::IS_NARROW || start >= 4 && stop + 4 <= self.shape.len
+    }
+
     /// Reports an error, as [`Cut::wrong`] describes.
     #[inline(always)]
     pub(super) fn is_wrong(&self, what: u64) {
@@ -641,11 +648,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         // SAFETY: as the caller promises.
         unsafe {
             let Arguments { input: mut at, mut op, .. } = self.arguments;
-            let (mut index, mut len) = (0, 0);
+            let (mut index, mut len, mut is_inside) = (0, 0, true);
             if rank < count {
                 index = u32::from(self.list.read(self.warp * BATCH + rank));
-                let start = self.bounds.read(bounds + index);
-                len = (self.bounds.read(bounds + index + 1) - start) as u32;
+                let (start, stop) = (self.bounds.read(bounds + index), self.bounds.read(bounds + index + 1));
+                is_inside = self.arguments.is_inside(start, stop);
+                len = (stop - start) as u32;
                 at = at.offset(start as usize);
                 if len > 0 {
                     op = op.begin(at.read());
@@ -658,6 +666,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 at.offset(item as usize),
                 len.saturating_sub(item),
                 item.into(),
+                is_inside,
             );
             let value = of_leaves::<O, P::Item, WIDTH, LEAVES>(&op, values);
             let value = fold_lanes::<O, P::Item>(&op, value, lanes);
@@ -692,7 +701,8 @@ pub(super) fn is_aligned<P: Input>(at: P, width: usize) -> bool {
     at.head().is_some_and(|head| (head as usize).is_multiple_of(width))
 }
 
-/// Folds up to SLOTS neighbouring leaves, of which `left` items are left, into a thread's accumulators.
+/// Folds up to SLOTS neighbouring leaves, of which `left` items are left, into a thread's accumulators. Leaves
+/// [inside](Arguments::is_inside) the array can be loaded at any address.
 ///
 /// # Safety
 ///
@@ -704,6 +714,7 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
     at: P,
     left: u32,
     index: u64,
+    is_inside: bool,
 ) {
     let slot_at = |slot: usize| at.offset(slot * WIDTH);
     let left_of = |slot: usize| left.saturating_sub((slot * WIDTH) as u32);
@@ -715,17 +726,23 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
                 O::agent().fold_load(op, &mut values[slot], items[slot], index + (slot * WIDTH) as u64)
             });
         } else if left > 0 {
-            let items: [[P::Item; WIDTH]; SLOTS] =
-                intrinsics::apart(|| from_fn(|slot| load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot))));
+            let is_whole = |slot: usize| O::EXACT && is_inside && left_of(slot) >= WIDTH as u32;
+            let items: [[P::Item; WIDTH]; SLOTS] = intrinsics::apart(|| {
+                from_fn(|slot| {
+                    if is_whole(slot) {
+                        slot_at(slot).load_anywhere()
+                    } else {
+                        load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot))
+                    }
+                })
+            });
             unrolled::<SLOTS>(|slot| {
-                fold_leaf(
-                    op,
-                    &mut values[slot],
-                    items[slot],
-                    slot_at(slot),
-                    left_of(slot),
-                    index + (slot * WIDTH) as u64,
-                );
+                let index = index + (slot * WIDTH) as u64;
+                if is_whole(slot) {
+                    O::agent().fold_load(op, &mut values[slot], items[slot], index);
+                } else {
+                    fold_leaf(op, &mut values[slot], items[slot], slot_at(slot), left_of(slot), index);
+                }
             });
         }
     }
