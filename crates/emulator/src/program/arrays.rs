@@ -86,22 +86,25 @@ fn origins(
         _ => None,
     };
     let mut origins: HashMap<Register, u32> = constants.iter().filter_map(origin).collect();
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for (instruction, uses) in instructions.iter().zip(uses) {
-            if !matches!(instruction.operation, Operation::Lanes(..) | Operation::Collective(_)) {
-                continue;
-            }
+    let mut readers: HashMap<Register, Vec<usize>> = HashMap::new();
+    for (at, (instruction, uses)) in instructions.iter().zip(uses).enumerate() {
+        if matches!(instruction.operation, Operation::Lanes(..) | Operation::Collective(_)) {
             let guards = usize::from(instruction.guard != Guard::NONE);
-            let read = uses.read[..uses.read.len() - guards]
-                .iter()
-                .filter_map(|register| origins.get(register).copied());
-            let Some(from) = read.reduce(join) else { continue };
+            let read = &uses.read[..uses.read.len() - guards];
+            read.iter().for_each(|register| readers.entry(*register).or_default().push(at));
+        }
+    }
+    // Each register changes twice at most.
+    let mut open: Vec<Register> = origins.keys().copied().collect();
+    while let Some(from) = open.pop() {
+        let origin = origins[&from];
+        for &at in readers.get(&from).map_or(&[][..], Vec::as_slice) {
             // A comparison of addresses is no address.
-            for register in uses.written.iter().filter(|register| register.bank != Bank::Predicate) {
-                let now = origins.get(register).map_or(from, |&before| join(before, from));
-                changed |= origins.insert(*register, now) != Some(now);
+            for to in uses[at].written.iter().filter(|to| to.bank != Bank::Predicate) {
+                let now = origins.get(to).map_or(origin, |&before| join(before, origin));
+                if origins.insert(*to, now) != Some(now) {
+                    open.push(*to);
+                }
             }
         }
     }
