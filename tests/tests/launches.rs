@@ -142,7 +142,9 @@ fn graphs_keep_what_they_need() {
     // SAFETY: the buffers live until all graphs have run.
     unsafe {
         // The kernel is compiled, but this stream has no memory for it yet, and may not use another stream's.
-        x.reduce_into::<Sum, 64>(&device.stream().unwrap(), &mut sums).unwrap();
+        let first = device.stream().unwrap();
+        x.reduce_into::<Sum, 64>(&first, &mut sums).unwrap();
+        first.synchronize().unwrap();
         capture(
             &mut || {
                 let fresh = Stream::try_from(&handle).unwrap();
