@@ -60,7 +60,8 @@ pub struct Launch<'a> {
     pub dynamic_shared: u32,
     /// Blocks that the device holds at a time; the others start when these have ended.
     pub resident: u64,
-    /// The address of the memory by which the blocks of a cooperative launch wait for each other; 0 of other launches.
+    /// The address of the memory by which the blocks of a cooperative launch wait for each other; 0 of other
+    /// launches.
     pub workspace: u64,
     /// The parameters, laid out as in [`Kernel::params`].
     ///
@@ -77,11 +78,11 @@ pub struct Settings {
     pub checks: bool,
     /// The seed of a random order of execution.
     ///
-    /// With a seed, the warps of a block and the diverged paths of a warp interleave at random, one instruction
-    /// at a time. So do 2 to 128 blocks, some instructions at a time; the seed draws how many. One CPU thread
-    /// runs all blocks then, whatever [`threads`](Self::threads) is, so that the same seed gives the same order
-    /// each time. A fault names its seed. Without a seed, a block runs until it must wait, and so does a warp;
-    /// then the next one runs.
+    /// With a seed, the warps of a block and the diverged paths of a warp interleave at random, one
+    /// instruction at a time. So do 2 to 128 blocks, some instructions at a time; the seed draws how many.
+    /// One CPU thread runs all blocks then, whatever [`threads`](Self::threads) is, so that the same seed
+    /// gives the same order each time. A fault names its seed. Without a seed, a block runs until it must
+    /// wait, and so does a warp; then the next one runs.
     pub seed: Option<u64>,
     /// The number of CPU threads that run blocks, at least 1.
     pub threads: usize,

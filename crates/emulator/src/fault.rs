@@ -9,9 +9,9 @@ pub struct Place {
     pub line: u32,
     /// The source file and line that it was compiled from, if the PTX has debug information (`.loc`).
     pub source: Option<(String, u32)>,
-    /// The file and line of the kernel's author, if `source` is a library's that was inlined or called there: in the
-    /// folder of the package that has the kernel. Where the PTX does not say what was inlined where (`inlined_at`), it
-    /// is the author's last line before the instruction.
+    /// The file and line of the kernel's author, if `source` is a library's that was inlined or called there:
+    /// in the folder of the package that has the kernel. Where the PTX does not say what was inlined where
+    /// (`inlined_at`), it is the author's last line before the instruction.
     pub author: Option<(String, u32)>,
 }
 
@@ -78,7 +78,8 @@ pub struct Access {
     pub action: Action,
     /// Its name if it is no plain load or store, such as `volatile load` or `atomic operation`.
     pub name: Option<&'static str>,
-    /// The scope of a relaxed, acquire or release access, or of an atomic operation: `.cta`, `.gpu` or `.sys`.
+    /// The scope of a relaxed, acquire or release access, or of an atomic operation: `.cta`, `.gpu` or
+    /// `.sys`.
     pub scope: Option<&'static str>,
     /// The memory space.
     pub memory: Memory,
@@ -309,7 +310,8 @@ pub enum FaultKind {
         /// The instruction that uses it.
         used: Place,
     },
-    /// A read of memory that nothing wrote; in local and shared memory, only if an instruction depends on the value.
+    /// A read of memory that nothing wrote; in local and shared memory, only if an instruction depends on the
+    /// value.
     #[error("read of unwritten memory: {0}. Initialise it first")]
     Unwritten(Box<Access>),
     /// A write to a `.const` variable, which kernels can only read.
@@ -485,7 +487,8 @@ pub struct Fault {
     pub block: [u32; 3],
     /// The indices of the threads at fault in the block, all of one warp; empty if there are none.
     pub threads: Vec<[u32; 3]>,
-    /// The [seed](crate::Settings::seed) of the launch, if it had one: with it, the same order of execution comes again.
+    /// The [seed](crate::Settings::seed) of the launch, if it had one: with it, the same order of execution
+    /// comes again.
     pub seed: Option<u64>,
     /// What went wrong.
     pub kind: FaultKind,

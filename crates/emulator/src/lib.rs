@@ -75,11 +75,11 @@
 //! - deadlocks;
 //! - uses of values that nothing wrote.
 //!
-//! A failed check is a [`Fault`]. It names the kernel, the line of the PTX (and of the source, if the
-//! PTX has debug information), the block, the threads and the address. If the source line is a library's, the fault also
-//! names the line of the kernel's author that it was inlined or called at: the first one in the folder of the package
-//! that has the kernel. The emulator prints the fault to standard error, and [`take_faults`] returns it. The calls behave as on a GPU: the launch succeeds, and later calls
-//! of the context fail.
+//! A failed check is a [`Fault`]. It names the kernel, the line of the PTX (and of the source, if the PTX has
+//! debug information), the block, the threads and the address. If the source line is a library's, the fault
+//! also names the line of the kernel's author that it was inlined or called at: the first one in the folder
+//! of the package that has the kernel. The emulator prints the fault to standard error, and [`take_faults`]
+//! returns it. The calls behave as on a GPU: the launch succeeds, and later calls of the context fail.
 //!
 //! **Notes.** Some races by the letter of the PTX ISA are in many libraries, and change no result. They are
 //! notes ([`Level::Note`](fault::Level::Note)): the emulator prints them, [`take_notes`] returns them, and
@@ -116,9 +116,10 @@
 //! barriers, too. So a kernel may return early (`if i >= n { return; }`) before a block barrier, or before a
 //! shuffle with the mask of the whole warp. Reading an ended lane's value by a shuffle is a fault if the
 //! instruction names the lane (`idx`, `bfly`); `up` and `down` may read past the participating lanes, as
-//! reductions and scans that drop what they read there, but what depends on such a value is a fault. A `bar.sync` is a fault, at once, if part of a warp goes
-//! around it and then does the same work as the others. The parts of a diverged warp may each pass their own
-//! mask, and a warp barrier orders only the lanes of its mask.
+//! reductions and scans that drop what they read there, but what depends on such a value is a fault. A
+//! `bar.sync` is a fault, at once, if part of a warp goes around it and then does the same work as the
+//! others. The parts of a diverged warp may each pass their own mask, and a warp barrier orders only the
+//! lanes of its mask.
 //!
 //! **mbarriers and asynchronous copies.** A wait at an mbarrier (`test_wait`, `try_wait`) that succeeds comes
 //! after what preceded the arrivals of that phase, and of those before. Only `mbarrier` instructions may use
@@ -143,10 +144,10 @@
 //!
 //! **Memory order.** A release covers the atomic access that it is part of, also if a fence before the access
 //! makes it a release. A block barrier acquires what relaxed reads before it have seen, because CUDA's
-//! samples rely on that (`threadFenceReduction`). Atomic operations on a place follow one another, also without fences: after
-//! one, its block may load and store the place plainly, though other blocks have used it (`if (atomicAdd(c, 1) == last) *c = 0`).
-//! The emulator does not look at what the operation returned, so it finds a block that is not the last one only if a
-//! later block uses the place.
+//! samples rely on that (`threadFenceReduction`). Atomic operations on a place follow one another, also
+//! without fences: after one, its block may load and store the place plainly, though other blocks have used
+//! it (`if (atomicAdd(c, 1) == last) *c = 0`). The emulator does not look at what the operation returned, so
+//! it finds a block that is not the last one only if a later block uses the place.
 //!
 //! Two relaxed accesses of different sizes are not atomic to each other, so a `st.relaxed.u64` and a
 //! `ld.relaxed.u32` of one of its halves race. (Each value of a vector counts for itself.)
@@ -166,36 +167,39 @@
 //! **Copies to the host** of memory of which nothing wrote any byte are faults. If a part is written, the
 //! rest may be padding, or not in use yet. A copy on the device is no fault: the copied bytes stay unwritten.
 //!
-//! **Volatile accesses.** The PTX ISA calls them relaxed, and two relaxed accesses do not race. In shared memory the emulator
-//! treats so only volatile stores, and volatile loads of flags: loads whose value decides when a loop ends, or from which only
-//! conditions are computed. It checks other volatile loads there as plain ones. So a flag needs no fence
-//! for itself, and code for lanes that once ran in step (`v[i] += v[i + 16]` without a barrier of the warp) is a race.
+//! **Volatile accesses.** The PTX ISA calls them relaxed, and two relaxed accesses do not race. In shared
+//! memory the emulator treats so only volatile stores, and volatile loads of flags: loads whose value decides
+//! when a loop ends, or from which only conditions are computed. It checks other volatile loads there as
+//! plain ones. So a flag needs no fence for itself, and code for lanes that once ran in step (`v[i] += v[i +
+//! 16]` without a barrier of the warp) is a race.
 //!
-//! **Values that nothing wrote**, in a register, in local or in shared memory, are faults where they are used: as an
-//! address, in a branch or a guard, or by an atomic. Storing one to global memory is a fault if it is stored
-//! by itself and comes from memory or from a register that no instruction ever writes; other stores are
-//! not, because padding between fields is copied along. Copying such a value elsewhere, or computing a result
-//! that is then dropped, is no fault, because compilers do both, and merges read an item too many. A load from global memory is a
-//! fault at once if nothing wrote any of its bytes. If some are written, as of a struct with padding, its values are judged where they
-//! are used. If part of a value may
-//! be defined, all of it counts as defined. A value that a shuffle (`up`, `down`) takes from a lane that has ended or does not
-//! take part counts as one that nothing wrote.
+//! **Values that nothing wrote**, in a register, in local or in shared memory, are faults where they are
+//! used: as an address, in a branch or a guard, or by an atomic. Storing one to global memory is a fault if
+//! it is stored by itself and comes from memory or from a register that no instruction ever writes; other
+//! stores are not, because padding between fields is copied along. Copying such a value elsewhere, or
+//! computing a result that is then dropped, is no fault, because compilers do both, and merges read an item
+//! too many. A load from global memory is a fault at once if nothing wrote any of its bytes. If some are
+//! written, as of a struct with padding, its values are judged where they are used. If part of a value may be
+//! defined, all of it counts as defined. A value that a shuffle (`up`, `down`) takes from a lane that has
+//! ended or does not take part counts as one that nothing wrote.
 //!
 //! **Other spaces.** The generic address of a thread's local memory carries its owner. Another thread that
 //! uses the address is at fault, and the fault names the owner; on a GPU the access would reach the accessing
 //! thread's own memory. A kernel that writes to a `.const` variable is at fault, and so is one that reads an
 //! argument which the launch's argument buffer is too short for.
 //!
-//! **Launches that do not end** are stopped by [`Settings::time_limit`], and blocks by [`Settings::instruction_limit`]; the fault
-//! says which threads waited, where and for what. Blocks that poll memory let others run, so a barrier of all blocks of a grid does not
-//! need one CPU thread per block. A grid with such a barrier must have no more blocks than the device holds at a time, which
-//! `cuOccupancyMaxActiveBlocksPerMultiprocessor` tells: if all that it holds wait for others, that is a fault at once.
-//! A cooperative launch (`cuLaunchCooperativeKernel`, or `cuLaunchKernelEx` with that attribute) of more
-//! blocks is refused.
+//! **Launches that do not end** are stopped by [`Settings::time_limit`], and blocks by
+//! [`Settings::instruction_limit`]; the fault says which threads waited, where and for what. Blocks that poll
+//! memory let others run, so a barrier of all blocks of a grid does not need one CPU thread per block. A grid
+//! with such a barrier must have no more blocks than the device holds at a time, which
+//! `cuOccupancyMaxActiveBlocksPerMultiprocessor` tells: if all that it holds wait for others, that is a fault
+//! at once. A cooperative launch (`cuLaunchCooperativeKernel`, or `cuLaunchKernelEx` with that attribute) of
+//! more blocks is refused.
 //!
-//! **Orders.** Without a seed, blocks and warps run one after another as far as they can, which hides faults that
-//! depend on the order. [`Settings::seed`] mixes blocks, warps and diverged lanes, each seed in its own order, the same every time;
-//! [`compare_seeds`] runs a test under several seeds and tells whose results differ.
+//! **Orders.** Without a seed, blocks and warps run one after another as far as they can, which hides faults
+//! that depend on the order. [`Settings::seed`] mixes blocks, warps and diverged lanes, each seed in its own
+//! order, the same every time; [`compare_seeds`] runs a test under several seeds and tells whose results
+//! differ.
 //!
 //! A fault stops the context for all threads that use it. Put a test that plants a fault in a test program of
 //! its own, or serialise it with the other tests.
@@ -209,9 +213,9 @@
 //! output at once. The lines of one thread keep their order, each call's text stays whole, and the order
 //! across threads is unspecified. Conversions and return values are those of CUDA's `printf`. An `assert`
 //! that fails (`__assertfail`) prints a line on standard error in CUDA's wording and is a
-//! [`FaultKind::Assert`](fault::FaultKind::Assert); later calls fail with `CUDA_ERROR_ASSERT`. A panic of a Rust kernel
-//! is such an assertion, with the file and the line that panicked. The fault also names the functions of `core` that
-//! were called, for example `core::panicking::panic_bounds_check`.
+//! [`FaultKind::Assert`](fault::FaultKind::Assert); later calls fail with `CUDA_ERROR_ASSERT`. A panic of a
+//! Rust kernel is such an assertion, with the file and the line that panicked. The fault also names the
+//! functions of `core` that were called, for example `core::panicking::panic_bounds_check`.
 //!
 //! # Several devices
 //!
@@ -289,14 +293,15 @@
 //!   (`sin.approx`) return the host's result, within the error that the PTX ISA allows; every 64-bit NaN
 //!   result is the same one.
 //! - Graphs built or changed node by node, dependencies within a graph, memory allocated or freed and
-//!   external events in captures; cooperative launches on several devices, the linker, arrays, textures, surfaces, memory pools,
-//!   virtual memory and memory of other processes. Their functions return `CUDA_ERROR_NOT_SUPPORTED`.
+//!   external events in captures; cooperative launches on several devices, the linker, arrays, textures,
+//!   surfaces, memory pools, virtual memory and memory of other processes. Their functions return
+//!   `CUDA_ERROR_NOT_SUPPORTED`.
 //! - Instructions for clusters and textures, and copies of tensors (`cp.async.bulk.tensor`); each cluster has
-//!   one block, so that `.shared::cluster` is the block's own shared memory. Matrix instructions of warp groups
-//!   (`wgmma`), of sparse matrices and of floats of 8 bits, `wmma` of less than 8 bits, and `mma.m8n8k4` of
-//!   `f16`. Recursion, calls through registers that are nested more than four deep, and functions without a
-//!   body except `vprintf` and `__assertfail`. Launching a kernel that contains one fails and names it; the
-//!   other kernels of the module run.
+//!   one block, so that `.shared::cluster` is the block's own shared memory. Matrix instructions of warp
+//!   groups (`wgmma`), of sparse matrices and of floats of 8 bits, `wmma` of less than 8 bits, and
+//!   `mma.m8n8k4` of `f16`. Recursion, calls through registers that are nested more than four deep, and
+//!   functions without a body except `vprintf` and `__assertfail`. Launching a kernel that contains one fails
+//!   and names it; the other kernels of the module run.
 //! - Machine code: cubins return `CUDA_ERROR_NO_BINARY_FOR_GPU`, and so do fat binaries unless they have PTX
 //!   that is not compressed (`nvcc --no-compress`).
 

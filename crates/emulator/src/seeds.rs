@@ -3,12 +3,12 @@
 use crate::{Settings, set_settings, settings};
 use std::fmt;
 
-/// Runs `work` without a seed, then under each of the [seeds](Settings::seed) 1 to `count`, and compares what it returns.
-/// Afterwards the settings are as before.
+/// Runs `work` without a seed, then under each of the [seeds](Settings::seed) 1 to `count`, and compares what
+/// it returns. Afterwards the settings are as before.
 ///
-/// `work` returns what must not depend on the order: what a kernel has computed, or the faults of its launches
-/// ([`take_faults`](crate::take_faults)). All threads of a program share the emulator's settings, so no other thread
-/// should launch kernels while this runs.
+/// `work` returns what must not depend on the order: what a kernel has computed, or the faults of its
+/// launches ([`take_faults`](crate::take_faults)). All threads of a program share the emulator's settings, so
+/// no other thread should launch kernels while this runs.
 ///
 /// # Errors
 ///

@@ -81,7 +81,8 @@ impl Captured {
     }
 }
 
-/// Bytes of a cooperative launch's workspace: cooperative groups have their size in it, and then the grid's barrier.
+/// Bytes of a cooperative launch's workspace: cooperative groups have their size in it, and then the grid's
+/// barrier.
 const WORKSPACE: u64 = 64;
 
 /// Runs a kernel in this thread and keeps its counters or its fault; false if it has a fault.

@@ -625,8 +625,8 @@ impl State<'_> {
     }
 
     /// Checks bounds, alignment, constant memory and unwritten bytes, and logs the access. Returns the number
-    /// of sectors touched, and the lanes that read bytes of which some are written and some not: a struct with padding,
-    /// perhaps.
+    /// of sectors touched, and the lanes that read bytes of which some are written and some not: a struct
+    /// with padding, perhaps.
     pub fn check_global(&mut self, request: &Request) -> Result<(u64, u32), Box<Fault>> {
         self.check_aligned(request, Where::Global)?;
         let bytes = u64::from(request.bytes);
@@ -690,7 +690,8 @@ impl State<'_> {
                 warp: request.warp as usize,
                 time: request.time,
             };
-            // Operations on a place follow one another, so each counts: the race search tells what came before the last.
+            // Operations on a place follow one another, so each counts: the race search tells what came
+            // before the last.
             let is_operation = request.kind == Kind::AtomicWrite && request.reads;
             let stamp = if is_operation { self.grid.next_order() - 1 } else { self.grid.order() };
             checks.log.access(&checks.clocks, stamp, &accessed);
@@ -1045,8 +1046,8 @@ impl State<'_> {
         self.fault(request.warp, request.at, 1 << lane, conflict.kind(first, second))
     }
 
-    /// Checks that no two lanes of one store write different values to the same place. Of a relaxed store they
-    /// may: each is atomic.
+    /// Checks that no two lanes of one store write different values to the same place. Of a relaxed store
+    /// they may: each is atomic.
     fn check_clash(&mut self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
         if self.checks.is_none() || request.kind.is_atomic() || request.is_contiguous() {
             return Ok(());
@@ -1124,8 +1125,8 @@ fn is_host(address: u64) -> bool {
     })
 }
 
-/// The access as the race checks see it. `volatile` counts as atomic in global memory; in shared memory only if it
-/// `is_strong`.
+/// The access as the race checks see it. `volatile` counts as atomic in global memory; in shared memory only
+/// if it `is_strong`.
 fn kind(order: Order, space: Space, is_strong: bool, writes: bool) -> Kind {
     let strong = match order {
         Order::Weak => false,

@@ -62,8 +62,8 @@ pub struct Grid<'a> {
     pub start: Instant,
 }
 
-/// Bytes of a block's shared memory that are reserved for the system (`%reserved_smem_offset_1`), and at least as many
-/// before it, so that an access past the end of a kernel's own shared memory is still found.
+/// Bytes of a block's shared memory that are reserved for the system (`%reserved_smem_offset_1`), and at
+/// least as many before it, so that an access past the end of a kernel's own shared memory is still found.
 const RESERVED: usize = 1024;
 
 impl<'a> Grid<'a> {

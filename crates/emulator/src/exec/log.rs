@@ -40,7 +40,8 @@ impl Room {
 /// The access of one execution of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// The launch's count of events and atomic operations before the access, at least that of every acquire before it.
+    /// The launch's count of events and atomic operations before the access, at least that of every acquire
+    /// before it.
     pub stamp: u64,
     /// Lane 0's address and the distance from lane to lane, or the index of a list of addresses.
     pub base: u64,

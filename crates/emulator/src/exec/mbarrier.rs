@@ -409,7 +409,8 @@ impl State<'_> {
             if shadow.flies(to, copy.serial) {
                 let serials = copy.serial..=copy.serial;
                 object.flying.push(Landing { to, bytes: copy.bytes as usize, serials });
-                // Any thread may wait there, and overwrite the source then. So the check of the source ends here.
+                // Any thread may wait there, and overwrite the source then. So the check of the source ends
+                // here.
                 checks.log.settle(&copy.records, time + 1);
             } else {
                 copy.lanes &= !(1 << lane);

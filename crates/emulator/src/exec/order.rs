@@ -1,11 +1,12 @@
 //! The order in which blocks run.
 //!
-//! Without a seed, each CPU thread runs blocks to their ends, in the order of their numbers. A block that waits for others is
-//! put aside, and any CPU thread may resume it. With a seed, one CPU thread holds up to a window of blocks, and runs one of
-//! them at a time, a random one, for a random number of instructions. Blocks start in the order of their numbers, as on a GPU.
+//! Without a seed, each CPU thread runs blocks to their ends, in the order of their numbers. A block that
+//! waits for others is put aside, and any CPU thread may resume it. With a seed, one CPU thread holds up to a
+//! window of blocks, and runs one of them at a time, a random one, for a random number of instructions.
+//! Blocks start in the order of their numbers, as on a GPU.
 //!
-//! A block is **stuck** if all its warps have polled memory and none has read another value since it was resumed. If
-//! as many blocks are stuck as the device holds, the others never start.
+//! A block is **stuck** if all its warps have polled memory and none has read another value since it was
+//! resumed. If as many blocks are stuck as the device holds, the others never start.
 
 use std::collections::BTreeMap;
 use std::sync::{

@@ -402,10 +402,11 @@ fn starts_swap(grid: &Grid, record: &Record) -> bool {
     matches!(&grid.code.instructions[record.at as usize].operation, Operation::Load(load) if load.starts_swap)
 }
 
-/// Whether the second of two uses is a plain access that comes after an atomic operation of its own block on the same place,
-/// and the first is atomic: `if (atomicAdd(c, 1) == last) *c = 0`. The operations on a place follow one another, each
-/// sees what the one before it wrote, and a thread's accesses of one place keep their order, also without fences. (What
-/// the operation returned is taken to say that the first use precedes it.)
+/// Whether the second of two uses is a plain access that comes after an atomic operation of its own block on
+/// the same place, and the first is atomic: `if (atomicAdd(c, 1) == last) *c = 0`. The operations on a place
+/// follow one another, each sees what the one before it wrote, and a thread's accesses of one place keep
+/// their order, also without fences. (What the operation returned is taken to say that the first use precedes
+/// it.)
 fn ends_chain(
     grid: &Grid,
     logs: &[Log],

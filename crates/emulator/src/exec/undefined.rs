@@ -140,8 +140,8 @@ impl<'g> State<'g> {
         self.wide.map_or(&self.grid.code.tracked, |(tracked, _)| tracked)
     }
 
-    /// Tracks nearly all registers of the block from now on, as the block has read shared memory that nothing wrote, or a
-    /// lane that has ended. Returns `false` if that cannot be.
+    /// Tracks nearly all registers of the block from now on, as the block has read shared memory that nothing
+    /// wrote, or a lane that has ended. Returns `false` if that cannot be.
     #[cold]
     pub fn widen(&mut self) -> bool {
         let code = self.grid.code;
@@ -254,8 +254,8 @@ impl<'g> State<'g> {
     /// Checks that a store to global memory stores defined values.
     ///
     /// Copies of undefined values are allowed in general: an enum's other variant or a struct's padding. They
-    /// are a fault if they are the only value stored, have at least 4 bytes or came from shared memory, and came from memory or
-    /// a register that no instruction ever writes; or if they were computed with.
+    /// are a fault if they are the only value stored, have at least 4 bytes or came from shared memory, and
+    /// came from memory or a register that no instruction ever writes; or if they were computed with.
     pub fn check_defined(
         &mut self,
         warp: &mut Warp,
@@ -315,8 +315,8 @@ impl<'g> State<'g> {
 
     /// An instruction depends on a register in lanes in which it is undefined.
     ///
-    /// If it came from shared or global memory, the block runs on: if another thread wrote there without synchronisation, the race is
-    /// the real fault.
+    /// If it came from shared or global memory, the block runs on: if another thread wrote there without
+    /// synchronisation, the race is the real fault.
     fn used(
         &mut self,
         warp: &mut Warp,

@@ -43,7 +43,8 @@ pub struct Code {
     pub cleared: Vec<Register>,
     /// The registers that may be undefined. What each instruction does with them is in its `carry`.
     pub tracked: Tracked,
-    /// The same if shared memory that nothing wrote is read too, or a lane that has ended; most kernels never do.
+    /// The same if shared memory that nothing wrote is read too, or a lane that has ended; most kernels never
+    /// do.
     pub wide: Option<Wide>,
     /// The shared arrays, and the accesses to each.
     pub arrays: Arrays,
@@ -82,7 +83,8 @@ pub enum Special {
     LanemaskGt,
     DynamicShared,
     TotalShared,
-    /// Where shared memory begins that is reserved for the system, as for cooperative groups of several warps.
+    /// Where shared memory begins that is reserved for the system, as for cooperative groups of several
+    /// warps.
     ReservedShared,
     /// The start of the thread's local window.
     LocalWindow,

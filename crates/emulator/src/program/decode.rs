@@ -515,7 +515,8 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Returns the device functions being inlined, outermost first, without the kernel. Rust's names are demangled.
+    /// Returns the device functions being inlined, outermost first, without the kernel. Rust's names are
+    /// demangled.
     pub(super) fn callers(&self) -> Vec<String> {
         self.calls.iter().skip(1).map(|name| readable(name).unwrap_or_else(|| name.to_string())).collect()
     }

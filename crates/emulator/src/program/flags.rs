@@ -1,10 +1,10 @@
 //! Finds the volatile loads that read flags.
 //!
-//! The PTX ISA calls a volatile access a relaxed one, and two relaxed accesses do not race ("Volatile Operation"). But
-//! older code, written for GPUs whose lanes ran in step, exchanges data by volatile accesses of shared memory without a
-//! barrier, which is wrong today. So in shared memory the race checks take a volatile load of data for a plain load. They take
-//! the load of a flag for an atomic one: a load whose value decides when a loop ends, or from which only conditions are
-//! computed.
+//! The PTX ISA calls a volatile access a relaxed one, and two relaxed accesses do not race ("Volatile
+//! Operation"). But older code, written for GPUs whose lanes ran in step, exchanges data by volatile accesses
+//! of shared memory without a barrier, which is wrong today. So in shared memory the race checks take a
+//! volatile load of data for a plain load. They take the load of a flag for an atomic one: a load whose value
+//! decides when a loop ends, or from which only conditions are computed.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,8 @@ use super::{
     flow::Uses,
 };
 
-/// Sets [`Load::reads_flag`](super::code::Load::reads_flag) of the volatile loads that may be of shared memory.
+/// Sets [`Load::reads_flag`](super::code::Load::reads_flag) of the volatile loads that may be of shared
+/// memory.
 pub fn mark(instructions: &mut [Instruction], uses: &[Uses]) {
     for at in 0..instructions.len() {
         let reads_flag = match &instructions[at].operation {

@@ -2,9 +2,9 @@
 //!
 //! Each line is a form, as in the PTX ISA's syntax: a name, then groups of alternative words. One word of
 //! each group must be present; a group with `?` is optional. Words in capitals stand for the alternatives in
-//! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, textures, copies
-//! of tensors or within a cluster, and some matrices (warp groups, sparse ones, floats of 8 bits, `wmma` of
-//! less than 8 bits, `mma.m8n8k4` of `f16`).
+//! `GROUPS`. The forms are those of ISA 8.6 for sm_90 that ptxas accepts, except for clusters, textures,
+//! copies of tensors or within a cluster, and some matrices (warp groups, sparse ones, floats of 8 bits,
+//! `wmma` of less than 8 bits, `mma.m8n8k4` of `f16`).
 //!
 //! As in ptxas, modifiers may come in any order, but types must keep theirs.
 

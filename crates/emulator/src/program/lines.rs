@@ -1,4 +1,5 @@
-//! The source lines of instructions: an instruction's own, and the author's where the compiler inlined it from a library.
+//! The source lines of instructions: an instruction's own, and the author's where the compiler inlined it
+//! from a library.
 
 use crate::ptx::ast::{Frame, Function, Statement};
 use std::collections::HashMap;
@@ -36,8 +37,8 @@ impl<'a> Lines<'a> {
         Lines { files, folder: None, callers: HashMap::new(), position: Position::default() }
     }
 
-    /// Begins a kernel: the file of its first line that was not inlined is the author's, and so are those in the same
-    /// folder.
+    /// Begins a kernel: the file of its first line that was not inlined is the author's, and so are those in
+    /// the same folder.
     pub fn begin(&mut self, kernel: &Function) {
         let first = first_frame(kernel.body.as_deref().unwrap_or_default());
         self.folder = first.and_then(|file| self.path(file)).map(folder_of_package);

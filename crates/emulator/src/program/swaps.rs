@@ -14,7 +14,8 @@ use super::{
     flow::Uses,
 };
 
-/// The most compare-and-swaps of a kernel that are looked at, and the most copies of an address that are followed.
+/// The most compare-and-swaps of a kernel that are looked at, and the most copies of an address that are
+/// followed.
 const MOST: usize = 64;
 
 /// Sets [`Load::starts_swap`](super::code::Load::starts_swap) of the plain loads whose value a

@@ -1,14 +1,14 @@
 //! Finds the instructions that may see undefined values.
 //!
-//! Registers that no instruction has written are undefined, and so are local and shared memory. Compilers copy undefined
-//! values, and combine them with others if the result is not used. So reading one is not a fault. Using one
-//! is: as an address, in a branch, or as a value stored to global memory. This module finds the registers
-//! that may be undefined, once per kernel; most kernels have none. The instructions that read or write such a
-//! register track at run time in which lanes it is undefined.
+//! Registers that no instruction has written are undefined, and so are local and shared memory. Compilers
+//! copy undefined values, and combine them with others if the result is not used. So reading one is not a
+//! fault. Using one is: as an address, in a branch, or as a value stored to global memory. This module finds
+//! the registers that may be undefined, once per kernel; most kernels have none. The instructions that read
+//! or write such a register track at run time in which lanes it is undefined.
 //!
-//! Every load from shared memory may read what nothing wrote, every vector from global memory may have padding, and every
-//! shuffle may read from a lane that has ended, so that nearly all registers may be undefined then. They are tracked only in a block where that has happened, from then on
-//! ([`Wide`]).
+//! Every load from shared memory may read what nothing wrote, every vector from global memory may have
+//! padding, and every shuffle may read from a lane that has ended, so that nearly all registers may be
+//! undefined then. They are tracked only in a block where that has happened, from then on ([`Wide`]).
 //!
 //! A value that may be partly defined counts as defined.
 
@@ -100,8 +100,8 @@ pub struct Sources {
     pub has_local: bool,
 }
 
-/// The registers that may be undefined if shared memory that nothing wrote is read, or padding in global memory, or a lane
-/// that has ended; found when that happens.
+/// The registers that may be undefined if shared memory that nothing wrote is read, or padding in global
+/// memory, or a lane that has ended; found when that happens.
 #[derive(Debug)]
 pub struct Wide {
     sources: Sources,
@@ -144,8 +144,9 @@ fn matrix_load(operation: &Operation) -> Option<Space> {
     }
 }
 
-/// Finds the registers that may be undefined, and the instructions that may see them. `is_wide` says whether loads from
-/// shared memory, and vectors from global memory, may be of places that nothing wrote, and shuffles from lanes that have ended.
+/// Finds the registers that may be undefined, and the instructions that may see them. `is_wide` says whether
+/// loads from shared memory, and vectors from global memory, may be of places that nothing wrote, and
+/// shuffles from lanes that have ended.
 pub fn find(instructions: &[Instruction], sources: &Sources, is_wide: bool) -> (Tracked, Carries) {
     let Sources { uses, rules, early, fixed, has_local } = sources;
     let is_fixed = |register: Register| fixed.contains(&register);

@@ -610,7 +610,8 @@ fn a_trap_names_its_place() {
     assert_eq!(fault.place.unwrap().source, Some(("src/lib.rs".to_owned(), 42)));
 }
 
-/// The kernel is in `mine/src/lib.rs`. Each case is what precedes a trap, and the trap's line and the author's.
+/// The kernel is in `mine/src/lib.rs`. Each case is what precedes a trap, and the trap's line and the
+/// author's.
 #[test]
 fn a_trap_in_a_library_names_the_authors_line() {
     const FILES: &str = ".address_size 64

@@ -12,7 +12,8 @@ const APPEND: &str = "
     add.s64 %rd4, %rd1, %rd3;
     st.global.u32 [%rd4], %r2;";
 
-/// Block i > 0 waits for the flag of block i - 1, and notes whether it had to wait; then it sets its own flag.
+/// Block i > 0 waits for the flag of block i - 1, and notes whether it had to wait; then it sets its own
+/// flag.
 const CHAIN: &str = "
     mov.u32 %r1, %ctaid.x;
     mul.wide.u32 %rd3, %r1, 4;

@@ -318,7 +318,8 @@ fn constants_are_not_written() {
 
 #[test]
 fn padding_is_no_unwritten_memory() {
-    // Thread i writes the fields of struct { u8 a; u32 c; u64 d; u32 e; /* padding */ } i, and copies struct i.
+    // Thread i writes the fields of struct { u8 a; u32 c; u64 d; u32 e; /* padding */ } i, and copies struct
+    // i.
     let run = |copy: &str| {
         let mut machine = Machine::new(&format!(
             "mul.wide.u32 %rd3, %r0, 32; add.u64 %rd4, %rd0, %rd3; add.u64 %rd5, %rd1, %rd3;
