@@ -430,6 +430,8 @@ extern "C" __global__ void small_floats(const int *in, int *out, int n) {
     float2 a = float2(__nv_fp8x2_e4m3(make_float2(value, 2)));
     float2 b = float2(__nv_fp8x2_e5m2(make_float2(2, value)));
     out[i] = int(a.x) + int(b.y) + int(nvcuda::wmma::__float_to_tf32(value));
+}
+
 // A product of 16 rows and 16 columns per block: row i of a is the block's elements from 5 * i on, row k of b
 // those from 3 * k on, both starting over after 128.
 template <typename T>
@@ -509,6 +511,8 @@ extern "C" __global__ void mma_half(const int *in, int *out, int n) {
         int row = lane / 4 + i / 2 * 8, column = 8 * warp + lane % 4 * 2 + i % 2;
         out[256 * blockIdx.x + 16 * row + column] = int(sum[i]);
     }
+}
+
 // Adds all elements to `*out` by compare-and-swap loops, whose first read is plain.
 extern "C" __global__ void swap_loop(const int *in, int *out, int n) {
     int i = blockIdx.x * BLOCK + threadIdx.x;
