@@ -132,7 +132,7 @@ pub fn keep(answer: Answer) -> Code {
 
 /// Defines functions of the runtime, which first make the context of the thread's device current.
 ///
-/// The contract of the runtime holds for each: pointers are null or valid, and sizes are those of the memory.
+/// Callers keep CUDA's contract: each pointer is null or points to as many bytes as the call says.
 macro_rules! api {
     ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         $(#[$attribute])*

@@ -137,8 +137,8 @@ impl Configuration {
     }
 }
 
-// What nvcc's code calls for `kernel<<<…>>>(…)`. The signatures are those of `crt/device_functions.h` and
-// `crt/host_runtime.h`.
+// nvcc's code calls these functions for `kernel<<<…>>>(…)`. `crt/device_functions.h` and `crt/host_runtime.h`
+// declare them.
 
 #[unsafe(no_mangle)]
 extern "C" fn __cudaPushCallConfiguration(

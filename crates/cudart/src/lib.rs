@@ -22,8 +22,8 @@
 //!
 //! # What is not there
 //!
-//! Functions and structs are those of CUDA 13.0; programs for other major versions do not link, or differ in
-//! `cudaDeviceProp`.
+//! The library has the functions and structs of CUDA 13.0. A program that another major version's nvcc
+//! compiles does not link, or reads wrong fields of `cudaDeviceProp`.
 //!
 //! The functions in `unsupported.rs` fail with `cudaErrorNotSupported` and print their name: textures and
 //! arrays, memory pools, graphs that are built node by node, memory of other processes. Programs that use a

@@ -73,7 +73,7 @@ struct Rows<P> {
 ///
 /// # Safety
 ///
-/// That of [`copy`], for each row.
+/// Each row meets the requirements of [`copy`].
 unsafe fn copy_rows(
     to: Rows<*mut c_void>,
     from: Rows<*const c_void>,
@@ -115,7 +115,7 @@ unsafe fn set(to: CUdeviceptr, value: c_int, bytes: usize, stream: Option<CUstre
 ///
 /// # Safety
 ///
-/// That of [`set`], for each row.
+/// Each row meets the requirements of [`set`].
 unsafe fn set_rows(
     to: CUdeviceptr,
     pitch: usize,
@@ -145,7 +145,7 @@ fn part(variable: *const c_void, bytes: usize, offset: usize) -> Answer<usize> {
 ///
 /// # Safety
 ///
-/// That of [`copy`] for `from`.
+/// `from` meets the requirements of [`copy`].
 unsafe fn copy_to_symbol(
     variable: *const c_void,
     from: *const c_void,
@@ -167,7 +167,7 @@ unsafe fn copy_to_symbol(
 ///
 /// # Safety
 ///
-/// That of [`copy`] for `to`.
+/// `to` meets the requirements of [`copy`].
 unsafe fn copy_from_symbol(
     to: *mut c_void,
     variable: *const c_void,

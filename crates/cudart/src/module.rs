@@ -58,7 +58,7 @@ impl Registry {
             return module.map(ptr::without_provenance_mut);
         }
         let mut module = ptr::null_mut();
-        // SAFETY: the image is that of a fat binary which the program has registered.
+        // SAFETY: the program has registered the fat binary at this address.
         let loaded = check(unsafe {
             cuModuleLoadFatBinary(&mut module, ptr::with_exposed_provenance::<c_void>(binary.image))
         });
@@ -144,7 +144,8 @@ unsafe fn name(binary: *mut *mut c_void, name: *const c_char) -> Name {
     Name { binary: binary.addr(), name: unsafe { CStr::from_ptr(name) }.to_owned() }
 }
 
-// What nvcc's code calls before `main` and at the end. The signatures are those of `crt/host_runtime.h`.
+// nvcc's code calls these functions before `main` and at the program's end. `crt/host_runtime.h` declares
+// them.
 
 #[unsafe(no_mangle)]
 extern "C" fn __cudaRegisterFatBinary(image: *const c_void) -> *mut *mut c_void {

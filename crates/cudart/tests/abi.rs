@@ -63,7 +63,7 @@ struct Dim3(c_uint, c_uint, c_uint);
 #[repr(C)]
 struct Wrapper(u32, u32, *const u8, *const c_void);
 
-/// Returns a function of the library; its signature is that of CUDA's header.
+/// Returns a function of the library, with the signature that CUDA's header gives it.
 macro_rules! function {
     ($name:ident($($type:ty),*) $(-> $result:ty)?) => {
         *LIBRARY
@@ -96,7 +96,7 @@ fn fat_binary() -> *const Wrapper {
     Box::leak(Box::new(Wrapper(0x4662_43b1, 1, bytes.as_ptr(), null())))
 }
 
-/// Registers the fat binary, with addresses on the host for what it has.
+/// Registers the fat binary, and an address on the host for each of its kernels and variables.
 fn register() -> (*mut *mut c_void, HashMap<&'static CStr, *mut *mut c_void>) {
     type Handle = *mut *mut c_void;
     type Text = *const c_char;

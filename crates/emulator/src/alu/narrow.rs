@@ -102,8 +102,8 @@ pub fn convert(words: &mut Words) -> Result<Option<Lanes>, String> {
     }))
 }
 
-/// Rounds an `f32` to the 10 bits of fraction of tf32, whose other bits are zero. The ISA leaves the bits of
-/// a NaN open; they are those of an H200.
+/// Rounds an `f32` to the 10 bits of fraction of tf32, whose other bits are zero. The ISA does not say which
+/// bits a NaN has; this returns the NaN that an H200 returns.
 fn tf32(words: &mut Words) -> Result<Lanes, String> {
     const HALF: u32 = 1 << 12;
     const LOW: u32 = 2 * HALF - 1;

@@ -108,3 +108,17 @@ pub fn kernel(body: &str) -> String {
          ret;\n}}\n"
     )
 }
+
+/// Runs a body with 64 threads, 64 words of results at `%rd0` and [`values`] at `%rd1`. Returns the results.
+fn run_on_words(body: &str, seed: Option<u64>, checks: bool) -> Result<Vec<u32>, Box<Fault>> {
+    let mut machine = Machine::new(body);
+    (machine.settings.seed, machine.settings.checks) = (seed, checks);
+    let (out, values) = (machine.upload(&[77u32; 64]), machine.upload(&values()));
+    machine.launch(1, 64, &[out, values])?;
+    Ok(machine.words(out, 64))
+}
+
+/// A word for each of 64 threads.
+fn values() -> Vec<u32> {
+    (0..64).map(|i| i * 1000 + 1).collect()
+}

@@ -1,6 +1,6 @@
 //! Asynchronous copies: their results, and faults if nobody waits for them.
 
-use super::{Machine, kernel};
+use super::{Machine, kernel, run_on_words, values};
 use crate::fault::{Fault, FaultKind, Memory};
 
 /// `%rd3` and `%r3`: the thread's word at `%rd1` and in shared memory. `%rd4`: its result.
@@ -9,15 +9,7 @@ const PLACES: &str = "mul.wide.u32 %rd4, %r0, 4; add.u64 %rd3, %rd1, %rd4; add.u
 
 /// Runs a body with 64 threads and 64 words to copy. Returns the results.
 fn run(body: &str, seed: Option<u64>, checks: bool) -> Result<Vec<u32>, Box<Fault>> {
-    let mut machine = Machine::new(&format!("{PLACES}{body}"));
-    (machine.settings.seed, machine.settings.checks) = (seed, checks);
-    let (out, values) = (machine.upload(&[77u32; 64]), machine.upload(&values()));
-    machine.launch(1, 64, &[out, values])?;
-    Ok(machine.words(out, 64))
-}
-
-fn values() -> Vec<u32> {
-    (0..64).map(|i| i * 1000 + 1).collect()
+    run_on_words(&format!("{PLACES}{body}"), seed, checks)
 }
 
 fn fault(body: &str) -> FaultKind {

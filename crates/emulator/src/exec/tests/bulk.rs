@@ -1,6 +1,6 @@
 //! Bulk copies: their results, and faults if nobody waits for them.
 
-use super::{Machine, kernel};
+use super::{Machine, kernel, run_on_words};
 use crate::fault::{Fault, FaultKind, Memory};
 
 /// `%r3`: the thread's word in shared memory. `%rd4`: its result. `%p1`: thread 0.
@@ -19,15 +19,7 @@ const LOAD: &str = "xor.b32 %r6, %r5, 128; mov.u32 %r7, shared; add.u32 %r7, %r7
 
 /// Runs a body with 64 threads and 64 words. Returns the results.
 fn run(body: &str, seed: Option<u64>, checks: bool) -> Result<Vec<u32>, Box<Fault>> {
-    let mut machine = Machine::new(&format!("{PLACES}{body}"));
-    (machine.settings.seed, machine.settings.checks) = (seed, checks);
-    let (out, values) = (machine.upload(&[77u32; 64]), machine.upload(&values()));
-    machine.launch(1, 64, &[out, values])?;
-    Ok(machine.words(out, 64))
-}
-
-fn values() -> Vec<u32> {
-    (0..64).map(|i| i * 1000 + 1).collect()
+    run_on_words(&format!("{PLACES}{body}"), seed, checks)
 }
 
 fn results(body: &str) -> Vec<u32> {

@@ -1,6 +1,6 @@
 //! mbarriers: phases, counts, what they order, and faults.
 
-use super::{Machine, kernel};
+use super::{kernel, run_on_words, values};
 use crate::fault::{Fault, FaultKind, Memory};
 
 /// `%r3`: the thread's word in shared memory, `%r4`: that of its neighbour in the other warp. `%rd4`: its
@@ -15,15 +15,7 @@ const LOAD: &str = "ld.shared.u32 %r7, [%r4]; st.global.u32 [%rd4], %r7;";
 
 /// Runs a body with 64 threads and 64 words. Returns the results.
 fn run(body: &str, seed: Option<u64>, checks: bool) -> Result<Vec<u32>, Box<Fault>> {
-    let mut machine = Machine::new(&format!("{PLACES}{body}"));
-    (machine.settings.seed, machine.settings.checks) = (seed, checks);
-    let (out, values) = (machine.upload(&[77u32; 64]), machine.upload(&values()));
-    machine.launch(1, 64, &[out, values])?;
-    Ok(machine.words(out, 64))
-}
-
-fn values() -> Vec<u32> {
-    (0..64).map(|i| i * 1000 + 1).collect()
+    run_on_words(&format!("{PLACES}{body}"), seed, checks)
 }
 
 /// Runs a body in several orders.
