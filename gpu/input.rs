@@ -155,7 +155,7 @@ unsafe fn of_words<T: Copy, const WIDTH: usize, const WORDS: usize>(at: *const T
     // SAFETY: as the caller promises; any bits of memory are a word, and the words' bytes are the items'.
     unsafe {
         let words: [u32; WORDS] = from_fn(|index| first.add(index).read());
-        let last = first.add(if within == 0 { WORDS - 1 } else { WORDS }).read();
+        let last = first.add(WORDS).read();
         let shifted: [u32; WORDS] = from_fn(|index| {
             let above = if index + 1 < WORDS { words[index + 1] } else { last };
             ((u64::from(above) << 32 | u64::from(words[index])) >> bits) as u32

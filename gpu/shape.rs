@@ -1,7 +1,7 @@
 //! The shapes of reductions, a kernel each, and the arguments that the kernels of many reductions share.
 //!
 //! - [`whole`]: one input, one result; `chunk` is what a block does with its part.
-//! - [`segments`]: many short segments; [`rows`]: short rows, and larger segments;
+//! - [`segments`]: many short segments; [`rows`]: rows of warps, [whole](whole_rows), and larger segments;
 //!   [`chunks`]: other rows, and segments of gigabytes.
 //! - [`columns`]: the columns of an array.
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
@@ -26,6 +26,7 @@ pub mod runs;
 pub mod segments;
 pub mod terms;
 pub mod whole;
+pub mod whole_rows;
 pub mod words;
 
 use crate::Op;

@@ -178,17 +178,18 @@ pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
     }
 }
 
-/// Folds four values a lane, each over the warp's lanes and by an operator of its own. Lane k gets the result of
-/// value k, for k below 4.
+/// Folds four values a lane, each over groups of 2^`lanes` neighbouring lanes, four at least, and by an operator of
+/// its own. Lane k of a group gets the result of value k and its operator, for k below 4.
 ///
 /// # Safety
 ///
 /// All lanes of the warp call it together.
 #[inline(always)]
-pub(crate) unsafe fn fold_slots_of_warp<O: Op<I>, I: Copy + 'static>(
+pub(crate) unsafe fn fold_slots<O: Op<I>, I: Copy + 'static>(
     ops: [O; 4],
     values: [O::Accumulator; 4],
-) -> O::Accumulator {
+    lanes: u32,
+) -> (O, O::Accumulator) {
     let lane = warp::lane_id();
     // SAFETY: as the caller promises.
     unsafe {
@@ -204,10 +205,12 @@ pub(crate) unsafe fn fold_slots_of_warp<O: Op<I>, I: Copy + 'static>(
         let (second, c) = exchange([g, h], [c, d], 1);
         let (op, mut value) = exchange([first, second], [a, c], 2);
         for stride in [4, 8, 16] {
-            let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
-            value = op.combine(value, above);
+            if stride >> lanes == 0 {
+                let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
+                value = op.combine(value, above);
+            }
         }
-        value
+        (op, value)
     }
 }
 

@@ -28,7 +28,7 @@ use crate::agent::{Agent, folds_by_loads};
 use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::plan::{ANY_BLOCK, GROUP, SINGLE_ROWS, chunk_rows};
-use crate::tree::{fold_lanes, fold_slots_of_warp, fold_warp, of_thread, unrolled};
+use crate::tree::{fold_lanes, fold_slots, fold_warp, of_thread, unrolled};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
@@ -635,7 +635,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
         let words = slot::words::<O::Accumulator>();
         // SAFETY: as the caller promises; each warp writes elements of its own, which are read after the barrier.
         unsafe {
-            let value = fold_slots_of_warp::<O, P::Item>(ops, values);
+            let value = fold_slots::<O, P::Item>(ops, values, 5).1;
             if lane < LOADS as u32 {
                 self.of_warps.write((lane << log) + thread / warp::WARP_SIZE, value);
             }

@@ -1,8 +1,8 @@
-//! The kernel of short rows, which are segments of one length, and of segments that are not short. (Other rows have the
-//! kernel of [`chunks`](super::chunks).)
+//! The kernel of rows that warps fold, and of segments that are not short. Rows are segments of one length. (Other rows have
+//! the kernel of [`chunks`](super::chunks).)
 //!
 //! ```text
-//! short rows:       a warp has a share of the rows; a row gets as many lanes as it has leaves, up to 32
+//! whole rows:       a warp has a share of the rows, and folds each of them ([`whole_rows`](super::whole_rows))
 //! other segments:   a warp has the chunks, or the parts of chunks, that start in its share of the positions
 //!     for each part:  fold its units; lane i keeps the value of unit i; fold the lanes
 //!                     lane i keeps the value of part i, 32 parts a round
@@ -18,6 +18,7 @@ use super::segments::{
     warp_of_block, warp_of_grid,
 };
 pub use super::segments::{Cut, SegmentBounds};
+use super::whole_rows::{LOADS, MOST_WORDS, SHORT, fold_long, fold_short, of_load};
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
@@ -38,47 +39,18 @@ pub type Kernel<O, P> = super::Kernel<SegmentBounds, Larger, O, P>;
 /// Names the [`Kernel`].
 pub enum Larger {}
 
-/// Leaves of the longest short rows, which also have no more leaves than a row of the plan. Of longer rows a
-/// warp has chunks.
-pub const SHORT: u64 = 32 * LOADS as u64;
-
 /// Rows of a tall chunk, at least. It has as many parts as it can have.
 pub const TALL_ROWS: u32 = 32;
-
-/// Loads that a lane has in flight.
-const LOADS: usize = 4;
-
-/// Returns whether a warp reduces whole rows of `len` items, for plans of BLOCK `block` with `width` items
-/// side by side, and accumulators of `words` words of 4 bytes. Several large accumulators a lane would not
-/// fit in registers.
-pub const fn is_short(len: u64, width: u64, block: u32, words: usize) -> bool {
-    if words > 16 {
-        return false;
-    }
-    let most = if (block as u64) < SHORT { block as u64 } else { SHORT };
-    len <= most * width
-}
-
-/// Returns how many rows of `len` items, one at least, a warp folds at a time, if they are [short](is_short).
-pub const fn at_once(len: u64, width: u64) -> u64 {
-    let leaves = len.div_ceil(width).next_power_of_two().trailing_zeros();
-    let lanes = if leaves < 5 { leaves } else { 5 };
-    ((warp::WARP_SIZE as u64 * LOADS as u64) >> lanes) >> (leaves - lanes)
-}
-
-/// Returns how many rows of `len` items the lanes of a warp have one load of each for; 0 if a row has more.
-pub const fn of_load(len: u64, width: u64) -> u64 {
-    let leaves = len.div_ceil(width);
-    if leaves <= 32 { 32 >> leaves.next_power_of_two().trailing_zeros() } else { 0 }
-}
 
 /// Reduces each row of `arguments.input`, or each listed segment, or all segments.
 ///
 /// # Safety
 ///
 /// As for [`reduce_segments`](super::segments::reduce_segments), which is launched before if there are lists.
-/// If rows are [short](is_short), they have at least an item, and [`Cut::share`] is the rows of a warp. No
-/// segment has groups of chunks.
+/// If there are no offsets and [`Cut::weight`] is 0, [`Cut::share`] is the rows of a warp, which have at least an item, and
+/// at most [`MOST_WORDS`] words an accumulator. Such a row is [short](super::whole_rows::is_short), or the operator is
+/// exact and rows have less than 2^30 items, or BLOCK is at least 128 and a chunk has one row of the plan, or several if
+/// lanes have [registers](super::whole_rows::leaves_of_rows) for less than four leaves. No segment has groups of chunks.
 #[inline(always)]
 pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -93,16 +65,19 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     };
     // SAFETY: all lanes of the warp are here.
     unsafe {
-        if segments.offsets.is_null()
-            && is_short(segments.size, WIDTH as u64, cut.block, slot::words::<O::Accumulator>())
-        {
+        if slot::words::<O::Accumulator>() <= MOST_WORDS && segments.offsets.is_null() && cut.weight == 0 {
             let first = warp_of_grid() * u64::from(cut.share);
-            let end = first + u64::from(cut.share);
-            let end = if end < segments.count { end } else { segments.count };
+            let end = segments.count.min(first + u64::from(cut.share));
+            let is_whole =
+                (segments.size as u32).is_multiple_of(WIDTH as u32) && is_aligned(arguments.input, WIDTH);
             if u64::from(cut.share) <= of_load(segments.size, WIDTH as u64) {
-                work.fold_rows::<1>(first, end);
+                fold_short::<O, P, WIDTH, 1>(&arguments, first, end, is_whole);
+            } else if segments.size > SHORT * WIDTH as u64 {
+                fold_long::<O, P, WIDTH>(&arguments, first, end, is_whole);
+            } else if is_whole {
+                fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, true);
             } else {
-                work.fold_rows::<LOADS>(first, end);
+                fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, false);
             }
         } else {
             work.fold_larger();
@@ -133,156 +108,6 @@ struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize> {
 }
 
 impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
-    /// Reduces the rows `first..end`, of up to [`SHORT`] leaves. A row gets as many lanes as it has leaves,
-    /// rounded up to a power of two; or all lanes, with two or four leaves each. As many rows are folded at a
-    /// time as LOADS loads a lane suffice for.
-    ///
-    /// With one load, these are all rows that the warp has. Few rows are folded so, because the time of a small input goes
-    /// to fetching instructions, and the code for one load has a quarter of those for four: 1,000 rows of 65 `f32` took
-    /// 2.4 µs on an H100, and take 1.6.
-    ///
-    /// # Safety
-    ///
-    /// All lanes of the warp call it together.
-    #[inline(always)]
-    #[allow(clippy::implicit_saturating_sub)]
-    unsafe fn fold_rows<const LOADS: usize>(&self, first: u64, end: u64) {
-        let Arguments { input, shape: segments, op, .. } = self.arguments;
-        let (mut lane, mut len) = (warp::lane_id(), segments.size as u32);
-        if LOADS == 1 {
-            // Or the compiler shares instructions of both ways, whose values take registers of the other one.
-            (lane, len) = (intrinsics::opaque(lane), intrinsics::opaque(len));
-        }
-        let leaves = len.div_ceil(WIDTH as u32);
-        let levels = if leaves > 1 { 32 - (leaves - 1).leading_zeros() } else { 0 };
-        // Lanes of a row, and leaves of a lane, as logarithms.
-        let lanes = levels.min(5);
-        let parts = levels - lanes;
-        let item = (lane & ((1 << lanes) - 1)) * WIDTH as u32;
-        let is_whole = len.is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH);
-        // Rows of one load of all lanes, and of all LOADS loads.
-        let next = 32 >> lanes;
-        let most = (next * LOADS as u32) >> parts;
-        let row_of = |load: usize| (load as u32 >> parts) * next;
-        let item_of =
-            |load: usize| item + (load as u32 & ((1 << parts) - 1)) * warp::WARP_SIZE * WIDTH as u32;
-        let mut row = first + u64::from(lane >> lanes);
-        let mut at = input.offset((row * segments.size) as usize);
-        // SAFETY: as the caller promises.
-        unsafe {
-            while warp::warp_vote_any(warp::ALL, row < end) {
-                intrinsics::no_unroll();
-                let rows = if row < end { end - row } else { 0 };
-                let rows = if rows < u64::from(most) { rows as u32 } else { most };
-                let start_of = |load: usize| at.offset((row_of(load) * len) as usize);
-                let leaf_of = |load: usize| start_of(load).offset(item_of(load) as usize);
-                let left_of =
-                    |load: usize| if row_of(load) < rows { len.saturating_sub(item_of(load)) } else { 0 };
-                // 32-bit values, computed before any load. With 64-bit comparisons between the loads, ptxas
-                // moved some loads behind code that waits for others.
-                let lefts: [u32; LOADS] = from_fn(|load| intrinsics::opaque(left_of(load)));
-                let left_of = |load: usize| lefts[load];
-                let mut ops = [op; LOADS];
-                unrolled::<LOADS>(|load| {
-                    if row_of(load) < rows {
-                        ops[load] = op.begin(start_of(load).read());
-                    }
-                });
-                // Whether all rows of the warp can be loaded by words, which reach 3 bytes before and after a leaf.
-                let mut is_inside = rows == 0 || row > 0 && row + u64::from(most) < segments.count;
-                is_inside =
-                    !P::IS_NARROW || is_whole || O::EXACT && warp::warp_vote_all(warp::ALL, is_inside);
-                let mut values = [op.identity(); LOADS];
-                if is_whole && left_of(LOADS - 1) >= WIDTH as u32 {
-                    let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| leaf_of(load).load());
-                    unrolled::<LOADS>(|load| {
-                        let mut all = [op.identity(); WIDTH];
-                        O::agent().fold_load(&ops[load], &mut all, items[load], item_of(load).into());
-                        values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
-                    });
-                } else if O::EXACT {
-                    let is_whole = |load: usize| is_inside && left_of(load) >= WIDTH as u32;
-                    let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
-                        from_fn(|load| {
-                            if is_whole(load) { leaf_of(load).load_anywhere() } else { [P::zeroed(); WIDTH] }
-                        })
-                    });
-                    unrolled::<LOADS>(|load| {
-                        let mut all = [op.identity(); WIDTH];
-                        let index = item_of(load).into();
-                        if is_whole(load) {
-                            O::agent().fold_load(&ops[load], &mut all, items[load], index);
-                        } else if !P::IS_NARROW {
-                            fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), left_of(load), index);
-                        }
-                        values[load] = all[0];
-                    });
-                    // The order does not matter, so each lane folds an item of those after the last whole leaf.
-                    let mut rest = if is_inside { len - len % WIDTH as u32 } else { 0 } + item / WIDTH as u32;
-                    while P::IS_NARROW && rest < len {
-                        intrinsics::no_unroll();
-                        let is_there = |load: usize| row_of(load) < rows && item_of(load) == item;
-                        let items: [P::Item; LOADS] = from_fn(|load| {
-                            if is_there(load) {
-                                start_of(load).offset(rest as usize).read()
-                            } else {
-                                P::zeroed()
-                            }
-                        });
-                        unrolled::<LOADS>(|load| {
-                            if is_there(load) {
-                                O::agent().fold_item(&ops[load], &mut values[load], items[load], rest.into());
-                            }
-                        });
-                        rest += 1 << lanes;
-                    }
-                } else {
-                    let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
-                        from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), left_of(load)))
-                    });
-                    unrolled::<LOADS>(|load| {
-                        let mut all = [op.identity(); WIDTH];
-                        let index = item_of(load).into();
-                        fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), left_of(load), index);
-                        values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
-                    });
-                }
-                let mut stride = 1;
-                let lanes = intrinsics::opaque(lanes);
-                while stride >> lanes == 0 {
-                    intrinsics::no_unroll();
-                    values = from_fn(|load| {
-                        let (above, _) = warp::warp_shuffle_down(warp::ALL, values[load], stride, 32);
-                        ops[load].combine(values[load], above)
-                    });
-                    stride *= 2;
-                }
-                if item == 0 {
-                    if LOADS > 1 {
-                        if parts > 0 {
-                            values[0] = ops[0].combine(values[0], values[1]);
-                            values[2] = ops[2].combine(values[2], values[3]);
-                        }
-                        if parts > 1 {
-                            values[0] = ops[0].combine(values[0], values[2]);
-                        }
-                    }
-                    unrolled::<LOADS>(|load| {
-                        if row_of(load) < rows && item_of(load) == 0 {
-                            let row = row + u64::from(row_of(load));
-                            self.arguments.deliver(&ops[load], row, values[load], len.into());
-                        }
-                    });
-                }
-                if LOADS == 1 {
-                    return;
-                }
-                row += u64::from(most);
-                at = at.offset((most * len) as usize);
-            }
-        }
-    }
-
     /// Reduces the segments, or their chunks and parts, that start in the warp's share: those on its list, or
     /// all.
     ///
@@ -729,38 +554,65 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     _ => unrolled::<LOADS>(|load| all[0] = add(all[0], values[load])),
                 }
             } else {
-                // (Sums of `f16` were slower by words: 3,001 items 276 µs in place of 240.)
-                let by_words = is_inside && (O::EXACT || !P::IS_NARROW);
-                let is_whole = |load: usize| (is_aligned || by_words) && left_of(load) >= WIDTH as u32;
-                let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| {
-                    if !is_whole(load) {
-                        [P::zeroed(); WIDTH]
-                    } else if is_aligned {
-                        load_at(load).load()
+                let is_full = is_aligned && left_of(LOADS - 1) >= WIDTH as u32;
+                if size_of::<O::Accumulator>() <= 8 && warp::warp_vote_all(warp::ALL, is_full) {
+                    let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| load_at(load).load());
+                    let index_of = |load: usize| index + u64::from(reach.offset(load));
+                    if is_wide {
+                        unrolled::<LOADS>(|load| {
+                            let mut all = [op.identity(); WIDTH];
+                            O::agent().fold_load(op, &mut all, items[load], index_of(load));
+                            leaves[load] = of_thread::<O, P::Item, WIDTH>(op, all);
+                        });
                     } else {
-                        load_at(load).load_anywhere()
+                        unrolled::<LOADS>(|load| {
+                            O::agent().fold_load(op, &mut all[0], items[load], index_of(load));
+                        });
                     }
-                });
-                unrolled::<LOADS>(|load| {
-                    if is_whole(load) {
-                        if is_wide {
-                            all[0] = [op.identity(); WIDTH];
+                } else {
+                    let is_whole = |load: usize| (is_aligned || is_inside) && left_of(load) >= WIDTH as u32;
+                    let items: [[P::Item; WIDTH]; LOADS] =
+                        if is_aligned {
+                            intrinsics::apart(|| {
+                                from_fn(|load| {
+                                    if is_whole(load) { load_at(load).load() } else { [P::zeroed(); WIDTH] }
+                                })
+                            })
+                        } else {
+                            intrinsics::apart(|| {
+                                from_fn(|load| {
+                                    if is_whole(load) {
+                                        load_at(load).load_anywhere()
+                                    } else {
+                                        [P::zeroed(); WIDTH]
+                                    }
+                                })
+                            })
+                        };
+                    unrolled::<LOADS>(|load| {
+                        if is_whole(load) {
+                            if is_wide {
+                                all[0] = [op.identity(); WIDTH];
+                            }
+                            O::agent().fold_load(
+                                op,
+                                &mut all[0],
+                                items[load],
+                                index + u64::from(reach.offset(load)),
+                            );
+                            if is_wide {
+                                leaves[load] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
+                            }
                         }
-                        O::agent().fold_load(
-                            op,
-                            &mut all[0],
-                            items[load],
-                            index + u64::from(reach.offset(load)),
-                        );
-                        if is_wide {
-                            leaves[load] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
-                        }
-                    }
-                });
-                let mut load = 0;
-                while load < LOADS {
-                    intrinsics::no_unroll();
-                    if left_of(load) > 0 && !is_whole(load) {
+                    });
+                    // The loads that are not whole: one at most, if leaves can be loaded at once.
+                    let mut others = 0;
+                    unrolled::<LOADS>(|load| {
+                        others |= if left_of(load) > 0 && !is_whole(load) { 1u32 << load } else { 0 };
+                    });
+                    while others != 0 {
+                        intrinsics::no_unroll();
+                        let load = others.trailing_zeros() as usize;
                         let items = load_leaf::<O, P, WIDTH>(load_at(load), left_of(load));
                         let index = index + u64::from(reach.offset(load));
                         if is_wide {
@@ -768,13 +620,13 @@ unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                         }
                         fold_leaf(op, &mut all[0], items, load_at(load), left_of(load), index);
                         if is_wide {
-                            leaves[0] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
+                            let leaf = of_thread::<O, P::Item, WIDTH>(op, all[0]);
+                            unrolled::<LOADS>(|other| {
+                                leaves[other] = if other == load { leaf } else { leaves[other] }
+                            });
                         }
+                        others &= others - 1;
                     }
-                    if is_wide {
-                        rotate(&mut leaves);
-                    }
-                    load += 1;
                 }
             }
             at = at.offset(reach.step as usize);

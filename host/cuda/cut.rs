@@ -5,9 +5,10 @@ use super::Gpu;
 use super::modules::Grid;
 use crate::Plan;
 use crate::request::Types;
-use gpu_reduce_kernels::plan::{GROUP, few_rows};
+use gpu_reduce_kernels::chunks;
+use gpu_reduce_kernels::plan::{GROUP, SINGLE_ROWS, few_rows};
 use gpu_reduce_kernels::segments::{self, Cut, SegmentBounds, THREADS, WARPS, most_positions, partial_slots};
-use gpu_reduce_kernels::{chunks, rows};
+use gpu_reduce_kernels::shape::whole_rows;
 
 /// A warp takes as many short rows as it folds at a time, or if there are warps enough as it has one load of
 /// each for; but fewer if then fewer warps than this would have rows. Sums of `f32` on an H200, µs if all
@@ -50,8 +51,9 @@ pub(super) struct Needs {
 impl Needs {
     pub fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
+        let are_whole = |length| are_whole(gpu, types, (segments.count, length), block);
         if let Some(length) = segments.length()
-            && let Some(needs) = Self::of_rows(types, (segments.count, length), block)
+            && let Some(needs) = Self::of_rows(types, (segments.count, length), block, are_whole(length))
         {
             return needs;
         }
@@ -60,7 +62,7 @@ impl Needs {
         }
         let cut_for = |resident: u32| {
             let warps = (gpu.multiprocessors * resident * WARPS).into();
-            (resident, cut_for(segments, [width, warps], block, (types.words, types.is_exact)))
+            (resident, cut_for(segments, [width, warps], block, types.is_exact, are_whole))
         };
         let (mut resident, (mut cut, mut warps, mut has_lists)) = cut_for(segments::RESIDENT_BLOCKS);
         if !has_lists
@@ -70,7 +72,7 @@ impl Needs {
         }
         let blocks = warps.div_ceil(WARPS.into()) as u32;
         let grid = Grid { blocks, block: THREADS, resident: THREADS * resident };
-        // Short rows have no partial results.
+        // Whole rows have no partial results.
         let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
         let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
         let mut needs = Self { cut, warps: Some(grid), chunks: None, places, lists, long: 0, slots: 0 };
@@ -116,15 +118,15 @@ impl Needs {
     }
 
     /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the
-    /// kernels of warps are faster for: short ones, and rows of few lines (rows of their plans) by operators
-    /// with large accumulators, which cost a block much to fold (exact sums of rows of 600 `f32`: 107 against
+    /// kernels of warps are faster for: those that warps fold whole, and rows of few lines (rows of their plans) by
+    /// operators with large accumulators, which cost a block much to fold (exact sums of rows of 600 `f32`: 107 against
     /// 305 GB/s on an H100).
-    fn of_rows(types: &Types, (count, length): (u64, u64), block: u32) -> Option<Self> {
+    fn of_rows(types: &Types, (count, length): (u64, u64), block: u32, are_whole: bool) -> Option<Self> {
         let width = types.width as u64;
         let row = u64::from(block) * width;
         let has_blocks =
             count <= FEW_ROWS && length > 32 * width && length <= 2 * row && types.words <= LARGE;
-        if !has_blocks && rows::is_short(length, width, block, types.words) {
+        if !has_blocks && are_whole {
             return None;
         }
         let plan = types.plan_on_a_device(length, block);
@@ -145,6 +147,50 @@ impl Needs {
         Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
     }
 }
+
+/// Returns whether warps fold whole rows: short ones, and others if there are enough and a warp folds them faster than
+/// blocks do. What is faster was measured on an H200 with 2^28 bytes of rows; [tuning](../../docs/tuning.md) has the
+/// figures.
+fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) -> bool {
+    let width = types.width as u64;
+    if types.words > whole_rows::MOST_WORDS {
+        return false;
+    }
+    if whole_rows::is_short(length, width, block) {
+        return true;
+    }
+    let plan = types.plan_on_a_device(length, block);
+    let lines = length.div_ceil(plan.row);
+    let of_chunk = plan.chunk.min(length).div_ceil(plan.row);
+    if block < 128
+        || length > few_rows(block) * plan.row
+        || count < LEAST_ROWS * u64::from(gpu.multiprocessors)
+    {
+        return false;
+    }
+    let is_aligned = length.is_multiple_of(width);
+    // Whether most threads of a block have items of each line.
+    let are_full = 10 * length > 9 * lines * plan.row;
+    let is_narrow = types.bytes < 4;
+    match (types.is_exact, types.words) {
+        // Unaligned rows are loaded by words, five times each line of the cache. If rows are long, the loads of the other
+        // warps have taken the line's place meanwhile.
+        (true, _) if is_narrow && !is_aligned => length * types.bytes as u64 <= LONGEST_BY_WORDS,
+        (true, _) if is_narrow => !are_full || lines % 4 != 0,
+        (_, 1) if !is_narrow => of_chunk == 1 && (!are_full || lines > SINGLE_ROWS),
+        (true, _) => true,
+        (false, _) if of_chunk == 1 => true,
+        (false, words) if whole_rows::leaves_of_rows(4 * words, types.width) == 4 => false,
+        (false, 1) => lines <= 3 || !is_aligned,
+        (false, _) => lines == 3,
+    }
+}
+
+/// Rows for each multiprocessor from which on warps fold whole rows that are not short: half of the warps that it holds.
+const LEAST_ROWS: u64 = 16;
+
+/// Bytes of the longest rows that warps load by words.
+const LONGEST_BY_WORDS: u64 = 8 << 10;
 
 /// Words of accumulators that a block folds slowly.
 const LARGE: usize = chunks::MOST_WORDS;
@@ -221,11 +267,15 @@ fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
     let width = types.width as u64;
     match segments.length() {
         // Of fewer items, 5,000 rows of 262 `f32` took 4.8 µs with more, 4.1 with four.
-        Some(length) if rows::is_short(length, width, block, types.words) => {
+        Some(length)
+            if types.words <= whole_rows::MOST_WORDS && whole_rows::is_short(length, width, block) =>
+        {
             let is_unaligned = !length.is_multiple_of(width) && segments.len >= 1 << 21;
             let waits = is_unaligned && types.is_exact && types.words <= 2 && types.bytes > 1;
             if waits { 5 } else { segments::RESIDENT_BLOCKS }
         }
+        // The loop over narrow items of long rows has registers then.
+        Some(_) if !types.is_exact && types.words == 1 && types.bytes < 4 => 3,
         // With three, large accumulators do not spill.
         _ => match (types.is_exact, types.words) {
             (_, ..=1) | (true, 2) => segments::RESIDENT_BLOCKS,
@@ -237,20 +287,21 @@ fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
 }
 
 /// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
-/// segments are listed.
+/// segments are listed. Warps fold rows of a length whole if `are_whole` of it.
 fn cut_for(
     segments: &SegmentBounds,
     [width, warps]: [u64; 2],
     block: u32,
-    (words, is_exact): (usize, bool),
+    is_exact: bool,
+    are_whole: impl Fn(u64) -> bool,
 ) -> (Cut, u64, bool) {
     let count = segments.count.max(1);
     let average = segments.len / count;
     let mut cut = Cut { block, ..Cut::NONE };
-    if let Some(length) = segments.length().filter(|&length| rows::is_short(length, width, block, words)) {
+    if let Some(length) = segments.length().filter(|&length| are_whole(length)) {
         // As many rows as a warp folds at a time, or a multiple.
-        let mut at_once = rows::at_once(length.max(1), width);
-        let of_load = rows::of_load(length.max(1), width);
+        let mut at_once = whole_rows::at_once(length.max(1), width);
+        let of_load = whole_rows::of_load(length.max(1), width);
         if count <= of_load * warps {
             at_once = of_load;
         }
