@@ -14,16 +14,15 @@
 //! tall chunks. Segments of more than [`few_rows`] are left to the kernel of `chunks`, by a list.
 
 use super::segments::{
-    Arguments, THREADS, WARPS, first_slot, fold_leaf, is_aligned, load_leaf, most_long, plan_of, rotate,
-    warp_of_block, warp_of_grid,
+    Arguments, THREADS, WARPS, first_slot, is_aligned, most_long, plan_of, rotate, warp_of_block,
+    warp_of_grid,
 };
 pub use super::segments::{Cut, SegmentBounds};
-use super::whole_rows::{LOADS, MOST_WORDS, SHORT, fold_long, fold_short, of_load};
-use crate::agent::Agent;
+use super::whole_rows::{LOADS, MOST_WORDS, Part, SHORT, Units, fold_long, fold_short, of_load};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::few_rows;
-use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
+use crate::tree::fold_lanes;
 use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
@@ -47,10 +46,9 @@ pub const TALL_ROWS: u32 = 32;
 /// # Safety
 ///
 /// As for [`reduce_segments`](super::segments::reduce_segments), which is launched before if there are lists.
-/// If there are no offsets and [`Cut::weight`] is 0, [`Cut::share`] is the rows of a warp, which have at least an item, and
-/// at most [`MOST_WORDS`] words an accumulator. Such a row is [short](super::whole_rows::is_short), or the operator is
-/// exact and rows have less than 2^30 items, or BLOCK is at least 128 and a chunk has one row of the plan, or several if
-/// lanes have [registers](super::whole_rows::leaves_of_rows) for less than four leaves. No segment has groups of chunks.
+/// If there are no offsets and [`Cut::weight`] is 0, [`Cut::share`] is the rows of a warp, of one item at least and less
+/// than 2^31, and an accumulator has at most [`MOST_WORDS`] words. Then rows are [short](super::whole_rows::is_short), or
+/// BLOCK is at least 128. No segment has groups of chunks.
 #[inline(always)]
 pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -73,7 +71,7 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             if u64::from(cut.share) <= of_load(segments.size, WIDTH as u64) {
                 fold_short::<O, P, WIDTH, 1>(&arguments, first, end, is_whole);
             } else if segments.size > SHORT * WIDTH as u64 {
-                fold_long::<O, P, WIDTH>(&arguments, first, end, is_whole);
+                fold_long::<O, P, WIDTH>(&arguments, first, end);
             } else if is_whole {
                 fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, true);
             } else {
@@ -169,16 +167,17 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
         let plan = plan_of::<WIDTH>(len, cut.block, false);
         let row = plan.row.trailing_zeros();
         // Rows of a chunk; a single chunk is as long as its segment.
-        let rows = if plan.chunks > 1 { plan.chunk >> row } else { (len + plan.row - 1) >> row } as u32;
-        let reach = Reach::of::<O, P::Item, WIDTH>(rows, plan.row as u32, cut.block);
+        let of_chunk = if plan.chunks > 1 { plan.chunk } else { len };
+        let rows = ((of_chunk + plan.row - 1) >> row) as u32;
+        let units = Units::of::<O, P::Item, WIDTH>(of_chunk as u32, cut.block);
         // Units and parts of a chunk, as logarithms.
-        let units = cut.block.trailing_zeros() - reach.unit;
+        let of_chunk = units.of_chunk(cut.block);
         let parts = if rows >= TALL_ROWS {
-            units
+            of_chunk
         } else if len < plan.row {
             0
         } else {
-            units.min(cut.parts.into())
+            of_chunk.min(cut.parts.into())
         };
         // The parts that start before each end of the share. Parts have the same number of positions each.
         let all = plan.chunks << parts;
@@ -209,7 +208,22 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 self.share.write(warp_of_block(), Share { segment, start, len, parts, all, first, end });
             }
             warp::sync_warp(warp::ALL);
-            let op = if len > 0 { op.begin(input.offset(start as usize).read()) } else { op };
+            let at = input.offset(start as usize);
+            let op = if len > 0 { op.begin(at.read()) } else { op };
+            let whole = Part {
+                at,
+                index: 0,
+                len: len as u32,
+                is_aligned: is_aligned(at, WIDTH),
+                is_inside: self.arguments.is_inside(WIDTH, start, start + len),
+            };
+            if O::EXACT && end - first == all && len < 1 << 30 {
+                let value = whole.fold_in_any_order::<O, WIDTH>(&op);
+                if lane == 0 {
+                    self.arguments.deliver(&op, segment, value, len);
+                }
+                return;
+            }
             while part < end {
                 intrinsics::no_unroll();
                 // Opaque: what the compiler would compute of it before the loop takes more registers than
@@ -217,27 +231,15 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 let parts = intrinsics::opaque(parts);
                 let of = self.share.read(warp_of_block());
                 let range = Plan { len: of.len, ..plan }.range(part >> parts);
-                let of_part = units - parts;
-                let mut unit = (part & ((1 << parts) - 1)) << of_part;
-                let end_of_part = unit + (1 << of_part);
-                let mut of_units = op.identity();
-                while unit < end_of_part {
-                    intrinsics::no_unroll();
-                    let item = range.start + u64::from((unit << reach.unit) * WIDTH as u32);
-                    let left = range.end.saturating_sub(item) as u32;
-                    if left > 0 {
-                        let at = input.offset((of.start + item) as usize);
-                        let is_inside = self.arguments.is_inside(of.start, of.start + of.len);
-                        let value = fold_unit::<O, P, WIDTH>(&op, at, left, item, reach, is_inside);
-                        // Lane i keeps the value of unit i.
-                        let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
-                        if lane == unit & ((1 << of_part) - 1) {
-                            of_units = value;
-                        }
-                    }
-                    unit += 1;
+                let of_part = of_chunk - parts;
+                let unit = (part & ((1 << parts) - 1)) << of_part;
+                let value = Part {
+                    at: at.offset(range.start as usize),
+                    index: range.start,
+                    len: (range.end - range.start) as u32,
+                    ..whole
                 }
-                let value = fold_lanes::<O, P::Item>(&op, of_units, units - intrinsics::opaque(parts));
+                .fold_units::<O, WIDTH>(&op, units, unit, of_part);
                 if all == 1 {
                     if lane == 0 {
                         let of = self.share.read(warp_of_block());
@@ -435,215 +437,4 @@ struct Share {
     all: u32,
     first: u32,
     end: u32,
-}
-
-/// Which four loads of a chunk a lane has in flight: those at item i · near + j · far, for i and j of 0 and
-/// 1.
-#[derive(Clone, Copy)]
-struct Reach {
-    /// Leaves of a unit in each row, as a logarithm.
-    unit: u32,
-    near: u32,
-    far: u32,
-    /// Items from these loads to the next four.
-    step: u32,
-}
-
-impl Reach {
-    /// Four leaves of one row.
-    const WIDE: u32 = 7;
-    /// Two leaves of two rows.
-    const BROAD: u32 = 6;
-    /// A leaf of four rows.
-    const TALL: u32 = 5;
-
-    /// Returns the reach for chunks of `rows` rows of `row` items.
-    #[inline(always)]
-    fn of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(rows: u32, row: u32, block: u32) -> Self {
-        let line = warp::WARP_SIZE * WIDTH as u32;
-        let has_room = has_room::<O, I>(WIDTH);
-        // Whether a lane has registers for the results of several leaves of a row, or needs none.
-        let is_wide = O::EXACT || if has_room { WIDTH > 1 } else { size_of::<O::Accumulator>() <= 24 };
-        if rows >= TALL_ROWS
-            || block < 64
-            || !(O::EXACT || has_room || (rows <= 1 && is_wide && block >= 128))
-        {
-            Self { unit: Self::TALL, near: row, far: 2 * row, step: 4 * row }
-        } else if rows > 1 || block < 128 || !is_wide {
-            Self { unit: Self::BROAD, near: line, far: row, step: 2 * row }
-        } else {
-            Self { unit: Self::WIDE, near: line, far: 2 * line, step: row }
-        }
-    }
-
-    /// Returns the item of a load.
-    #[inline(always)]
-    fn offset(&self, load: usize) -> u32 {
-        (load % 2) as u32 * self.near + (load / 2) as u32 * self.far
-    }
-}
-
-/// Returns whether a lane has registers for the accumulators of several loads.
-const fn has_room<O: Op<I>, I: Copy + 'static>(width: usize) -> bool {
-    !O::EXACT && size_of::<O::Accumulator>() * width <= 16
-}
-
-/// Folds a unit of a chunk. It begins at `at` with the item of index `index`, and `left` items of the chunk
-/// are left. Leaves [inside](Arguments::is_inside) the array can be loaded at any address. Lane 0 gets the result.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together; there are `left` items at `at`.
-#[inline(always)]
-unsafe fn fold_unit<O: Op<P::Item>, P: Input, const WIDTH: usize>(
-    op: &O,
-    at: P,
-    left: u32,
-    index: u64,
-    reach: Reach,
-    is_inside: bool,
-) -> O::Accumulator {
-    let item = warp::lane_id() * WIDTH as u32;
-    let (mut at, mut left, mut index) =
-        (at.offset(item as usize), left.saturating_sub(item), index + u64::from(item));
-    let is_aligned = is_aligned(at, WIDTH);
-    // The accumulators of one leaf, or of two leaves side by side, or of four leaves.
-    let mut all = [[op.identity(); WIDTH]; 2];
-    // The results of four leaves, if there are no registers for their accumulators.
-    let mut leaves = [op.identity(); LOADS];
-    let is_wide = !O::EXACT && size_of::<O::Accumulator>() <= 24 && reach.unit == Reach::WIDE;
-    // SAFETY: as the caller promises.
-    unsafe {
-        while warp::warp_vote_any(warp::ALL, left > 0) {
-            intrinsics::no_unroll();
-            let load_at = |load: usize| at.offset(reach.offset(load) as usize);
-            let left_of = |load: usize| left.saturating_sub(reach.offset(load));
-            let is_whole = |load: usize| is_aligned && left_of(load) >= WIDTH as u32;
-            if has_room::<O, P::Item>(WIDTH) {
-                let index_of = |load: usize, item: usize| index + u64::from(reach.offset(load)) + item as u64;
-                let mut values = [[op.identity(); WIDTH]; LOADS];
-                if is_whole(LOADS - 1) {
-                    let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| load_at(load).load());
-                    values = from_fn(|load| from_fn(|item| op.lift(items[load][item], index_of(load, item))));
-                } else if left > 0 {
-                    let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
-                        from_fn(|load| load_leaf::<O, P, WIDTH>(load_at(load), left_of(load)))
-                    });
-                    values = from_fn(|load| {
-                        from_fn(|item| {
-                            if (item as u32) < left_of(load) {
-                                op.lift(items[load][item], index_of(load, item))
-                            } else {
-                                op.identity()
-                            }
-                        })
-                    });
-                }
-                let add = |all: [O::Accumulator; WIDTH], values: [O::Accumulator; WIDTH]| {
-                    from_fn(|item| op.combine(all[item], values[item]))
-                };
-                match reach.unit {
-                    Reach::WIDE => unrolled::<LOADS>(|load| {
-                        let leaf = add([op.identity(); WIDTH], values[load]);
-                        all[load / WIDTH.min(4)][load % WIDTH.min(4)] =
-                            of_thread::<O, P::Item, WIDTH>(op, leaf);
-                    }),
-                    Reach::BROAD => {
-                        unrolled::<LOADS>(|load| all[load % 2] = add(all[load % 2], values[load]))
-                    }
-                    _ => unrolled::<LOADS>(|load| all[0] = add(all[0], values[load])),
-                }
-            } else {
-                let is_full = is_aligned && left_of(LOADS - 1) >= WIDTH as u32;
-                if size_of::<O::Accumulator>() <= 8 && warp::warp_vote_all(warp::ALL, is_full) {
-                    let items: [[P::Item; WIDTH]; LOADS] = from_fn(|load| load_at(load).load());
-                    let index_of = |load: usize| index + u64::from(reach.offset(load));
-                    if is_wide {
-                        unrolled::<LOADS>(|load| {
-                            let mut all = [op.identity(); WIDTH];
-                            O::agent().fold_load(op, &mut all, items[load], index_of(load));
-                            leaves[load] = of_thread::<O, P::Item, WIDTH>(op, all);
-                        });
-                    } else {
-                        unrolled::<LOADS>(|load| {
-                            O::agent().fold_load(op, &mut all[0], items[load], index_of(load));
-                        });
-                    }
-                } else {
-                    let is_whole = |load: usize| (is_aligned || is_inside) && left_of(load) >= WIDTH as u32;
-                    let items: [[P::Item; WIDTH]; LOADS] =
-                        if is_aligned {
-                            intrinsics::apart(|| {
-                                from_fn(|load| {
-                                    if is_whole(load) { load_at(load).load() } else { [P::zeroed(); WIDTH] }
-                                })
-                            })
-                        } else {
-                            intrinsics::apart(|| {
-                                from_fn(|load| {
-                                    if is_whole(load) {
-                                        load_at(load).load_anywhere()
-                                    } else {
-                                        [P::zeroed(); WIDTH]
-                                    }
-                                })
-                            })
-                        };
-                    unrolled::<LOADS>(|load| {
-                        if is_whole(load) {
-                            if is_wide {
-                                all[0] = [op.identity(); WIDTH];
-                            }
-                            O::agent().fold_load(
-                                op,
-                                &mut all[0],
-                                items[load],
-                                index + u64::from(reach.offset(load)),
-                            );
-                            if is_wide {
-                                leaves[load] = of_thread::<O, P::Item, WIDTH>(op, all[0]);
-                            }
-                        }
-                    });
-                    // The loads that are not whole: one at most, if leaves can be loaded at once.
-                    let mut others = 0;
-                    unrolled::<LOADS>(|load| {
-                        others |= if left_of(load) > 0 && !is_whole(load) { 1u32 << load } else { 0 };
-                    });
-                    while others != 0 {
-                        intrinsics::no_unroll();
-                        let load = others.trailing_zeros() as usize;
-                        let items = load_leaf::<O, P, WIDTH>(load_at(load), left_of(load));
-                        let index = index + u64::from(reach.offset(load));
-                        if is_wide {
-                            all[0] = [op.identity(); WIDTH];
-                        }
-                        fold_leaf(op, &mut all[0], items, load_at(load), left_of(load), index);
-                        if is_wide {
-                            let leaf = of_thread::<O, P::Item, WIDTH>(op, all[0]);
-                            unrolled::<LOADS>(|other| {
-                                leaves[other] = if other == load { leaf } else { leaves[other] }
-                            });
-                        }
-                        others &= others - 1;
-                    }
-                }
-            }
-            at = at.offset(reach.step as usize);
-            left = left.saturating_sub(reach.step);
-            index += u64::from(reach.step);
-        }
-        if !has_room::<O, P::Item>(WIDTH) {
-            if is_wide {
-                return fold_leaves_of_warp::<O, P::Item>(op, leaves);
-            }
-            return fold_lanes::<O, P::Item>(op, of_thread::<O, P::Item, WIDTH>(op, all[0]), 5);
-        }
-        let leaves = from_fn(|load| match (is_wide, load < 2) {
-            (true, _) => all[load / WIDTH.min(4)][load % WIDTH.min(4)],
-            (false, true) => of_thread::<O, P::Item, WIDTH>(op, all[load % 2]),
-            (false, false) => op.identity(),
-        });
-        fold_leaves_of_warp::<O, P::Item>(op, leaves)
-    }
 }

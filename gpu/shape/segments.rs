@@ -413,11 +413,11 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         }
     }
 
-    /// Returns whether a segment's leaves can be loaded at any address: by words, which reach up to 3 bytes before and
-    /// after a leaf, if items are [narrow](Input::IS_NARROW).
+    /// Returns whether the leaves of `width` items of a segment can be loaded at any address, also the last one, which may
+    /// have less: by words, which reach up to 4 bytes before and after a leaf, if items are [narrow](Input::IS_NARROW).
     #[inline(always)]
-    pub(super) fn is_inside(&self, start: u64, stop: u64) -> bool {
-        !P::IS_NARROW || start >= 4 && stop + 4 <= self.shape.len
+    pub(super) fn is_inside(&self, width: usize, start: u64, stop: u64) -> bool {
+        !P::IS_NARROW || start >= 4 && stop + width as u64 + 4 <= self.shape.len
     }
 
     /// Reports an error, as [`Cut::wrong`] describes.
@@ -652,7 +652,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
             if rank < count {
                 index = u32::from(self.list.read(self.warp * BATCH + rank));
                 let (start, stop) = (self.bounds.read(bounds + index), self.bounds.read(bounds + index + 1));
-                is_inside = self.arguments.is_inside(start, stop);
+                is_inside = self.arguments.is_inside(WIDTH, start, stop);
                 len = (stop - start) as u32;
                 at = at.offset(start as usize);
                 if len > 0 {

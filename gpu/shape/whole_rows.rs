@@ -1,6 +1,6 @@
 //! Rows that a warp folds whole: short ones several at a time, longer ones one after another.
 
-use super::segments::{Arguments, fold_leaf, load_leaf, plan_of};
+use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, plan_of};
 use crate::Op;
 use crate::agent::Agent;
 use crate::input::Input;
@@ -36,16 +36,6 @@ pub const fn at_once(len: u64, width: u64) -> u64 {
 pub const fn of_load(len: u64, width: u64) -> u64 {
     let leaves = len.div_ceil(width);
     if leaves <= 32 { 32 >> leaves.next_power_of_two().trailing_zeros() } else { 0 }
-}
-
-/// Returns how many leaves of a row of the plan a lane has registers for, if it folds several rows: all that it loads, two,
-/// or one. With all, it folds chunks of one row only.
-pub const fn leaves_of_rows(accumulator_bytes: usize, width: usize) -> usize {
-    match accumulator_bytes * width {
-        0..=16 => LOADS,
-        17..=32 => 2,
-        _ => 1,
-    }
 }
 
 /// Reduces the rows `first..end`, which are [short](is_short). A row gets as many lanes as it has leaves,
@@ -122,7 +112,7 @@ pub(super) unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, co
             );
             if O::EXACT && P::IS_NARROW && !is_whole {
                 // The order does not matter, so each lane folds an item of those after the last whole leaf.
-                let mut rest = if is_inside { len - len % WIDTH as u32 } else { 0 } + item / WIDTH as u32;
+                let mut rest = len - len % WIDTH as u32 + item / WIDTH as u32;
                 while rest < len {
                     intrinsics::no_unroll();
                     let is_there = |load: usize| row_of(load) < rows && item_of(load) == item;
@@ -198,11 +188,10 @@ pub(super) unsafe fn fold_long<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: &Arguments<P, O, O::Output>,
     first: u64,
     end: u64,
-    is_whole: bool,
 ) {
     let Arguments { input, shape: segments, op, cut, .. } = *arguments;
     let (lane, len) = (warp::lane_id(), segments.size as u32);
-    let of_load = warp::WARP_SIZE * WIDTH as u32;
+    let is_aligned = len.is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH);
     let plan = plan_of::<WIDTH>(segments.size, cut.block, false);
     let mut row = first;
     // SAFETY: as the caller promises.
@@ -211,39 +200,21 @@ pub(super) unsafe fn fold_long<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             intrinsics::no_unroll();
             let start = input.offset((row * segments.size) as usize);
             let op = op.begin(start.read());
-            let is_inside = !P::IS_NARROW || row > 0 && row + 1 < segments.count;
-            let line = Line { at: start, item: lane * WIDTH as u32, len, is_whole, is_inside };
+            let is_inside = arguments.is_inside(WIDTH, row * segments.size, (row + 1) * segments.size);
+            let mut part = Part { at: start, index: 0, len, is_aligned, is_inside };
             let mut value = op.identity();
             if O::EXACT {
-                let mut turn = 0;
-                while turn < len {
-                    intrinsics::no_unroll();
-                    let values = line.fold_each::<O, WIDTH>(&op, turn);
-                    unrolled::<LOADS>(|load| value = op.combine(value, values[load]));
-                    turn += LOADS as u32 * of_load;
-                }
-                if P::IS_NARROW && !is_whole {
-                    let mut rest = if is_inside { len - len % WIDTH as u32 } else { 0 } + lane;
-                    while rest < len {
-                        intrinsics::no_unroll();
-                        O::agent().fold_item(
-                            &op,
-                            &mut value,
-                            start.offset(rest as usize).read(),
-                            rest.into(),
-                        );
-                        rest += warp::WARP_SIZE;
-                    }
-                }
-                value = fold_lanes::<O, P::Item>(&op, value, 5);
+                value = part.fold_in_any_order::<O, WIDTH>(&op);
             } else {
                 let mut chunk = 0;
                 while chunk < plan.chunks {
                     intrinsics::no_unroll();
                     let range = plan.range(chunk);
-                    let (begin, stop) = (range.start as u32, range.end as u32);
-                    let of_chunk =
-                        Line { len: stop, ..line }.fold_chunk::<O, WIDTH>(&op, begin, plan.row as u32);
+                    part.at = start.offset(range.start as usize);
+                    part.index = range.start;
+                    part.len = (range.end - range.start) as u32;
+                    let units = Units::of::<O, P::Item, WIDTH>(part.len, cut.block);
+                    let of_chunk = part.fold_units::<O, WIDTH>(&op, units, 0, units.of_chunk(cut.block));
                     if plan.chunks == 1 {
                         value = of_chunk;
                     } else {
@@ -267,42 +238,99 @@ pub(super) unsafe fn fold_long<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// A row that a warp folds, or its part up to an item.
+/// How a warp folds a chunk: by units of 128, 64 or 32 leaves of each row of the plan.
 #[derive(Clone, Copy)]
-struct Line<P> {
-    at: P,
-    /// The lane's first item of the first load.
-    item: u32,
-    len: u32,
-    /// Whether all leaves are whole, and aligned for one access.
-    is_whole: bool,
-    /// Whether all leaves can be loaded at any address.
-    is_inside: bool,
+pub(super) struct Units {
+    /// Leaves of a unit, as a logarithm.
+    pub leaves: u32,
+    /// Items of a row of the plan, if the chunk has several rows; else 0.
+    row: u32,
 }
 
-impl<P: Input> Line<P> {
-    /// Returns the value of each of the lane's next four leaves, from item `first` of the row on.
+impl Units {
+    /// Returns the units of a chunk of `len` items.
+    #[inline(always)]
+    pub fn of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(len: u32, block: u32) -> Self {
+        let row = block * WIDTH as u32;
+        if len <= row {
+            Self { leaves: 7, row: 0 }
+        } else {
+            Self { leaves: 5 + leaves_of_rows::<O, I>(WIDTH).ilog2(), row }
+        }
+    }
+
+    /// Returns the number of a chunk's units, as a logarithm.
+    #[inline(always)]
+    pub fn of_chunk(&self, block: u32) -> u32 {
+        block.trailing_zeros().saturating_sub(self.leaves)
+    }
+}
+
+/// Returns how many leaves of a row of the plan a lane has accumulators for, if it folds several rows: two or one. An exact
+/// operator has one accumulator a leaf.
+const fn leaves_of_rows<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
+    if size_of::<O::Accumulator>() * (if O::EXACT { 1 } else { width }) <= 32 { 2 } else { 1 }
+}
+
+/// A chunk that a warp folds, or a row or segment if the order of its items does not matter.
+#[derive(Clone, Copy)]
+pub(super) struct Part<P> {
+    pub at: P,
+    /// The index of its first item in the row.
+    pub index: u64,
+    /// Its items, one at least.
+    pub len: u32,
+    /// Whether loads are aligned for one access.
+    pub is_aligned: bool,
+    /// Whether leaves can be loaded at any address.
+    pub is_inside: bool,
+}
+
+impl<P: Input> Part<P> {
+    /// Returns the value of all items to lane 0, for an exact operator.
     ///
     /// # Safety
     ///
-    /// There is such an item.
+    /// All lanes of the warp call it together. There are less than 2^30 items.
     #[inline(always)]
-    unsafe fn fold_each<O: Op<P::Item>, const WIDTH: usize>(
-        &self,
-        op: &O,
-        first: u32,
-    ) -> [O::Accumulator; LOADS] {
-        let item_of = |load: usize| first + self.item + load as u32 * warp::WARP_SIZE * WIDTH as u32;
+    pub unsafe fn fold_in_any_order<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
+        let (mut all, mut first) = (op.identity(), 0);
         // SAFETY: as the caller promises.
         unsafe {
-            fold_each::<O, P, WIDTH, LOADS>(
-                &[*op; LOADS],
-                |load| self.leaf::<WIDTH>(item_of(load)),
-                |load| item_of(load).into(),
-                from_fn(|load| self.len.saturating_sub(item_of(load))),
-                [self.is_whole, self.is_inside],
-            )
+            while first < self.len {
+                intrinsics::no_unroll();
+                let values = self.fold_leaves::<O, WIDTH>(op, first);
+                unrolled::<LOADS>(|load| all = op.combine(all, values[load]));
+                first += (LOADS * WIDTH) as u32 * warp::WARP_SIZE;
+            }
+            self.fold_rest::<O, WIDTH>(op, &mut all);
+            fold_lanes::<O, P::Item>(op, all, 5)
         }
+    }
+
+    /// Folds the narrow items after the last whole leaf, which [`fold_each`] leaves out, an item a lane.
+    ///
+    /// # Safety
+    ///
+    /// There are these items.
+    #[inline(always)]
+    unsafe fn fold_rest<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O, all: &mut O::Accumulator) {
+        if O::EXACT && P::IS_NARROW {
+            let mut item = self.len - self.len % WIDTH as u32 + warp::lane_id();
+            while item < self.len {
+                intrinsics::no_unroll();
+                // SAFETY: as the caller promises.
+                let value = unsafe { self.at.offset(item as usize).read() };
+                O::agent().fold_item(op, all, value, self.index + u64::from(item));
+                item += warp::WARP_SIZE;
+            }
+        }
+    }
+
+    /// Returns whether all leaves that begin in the `count` items from item `first` on are whole and aligned.
+    #[inline(always)]
+    fn is_whole<const WIDTH: usize>(&self, first: u32, count: u32) -> bool {
+        self.is_aligned && (self.len.is_multiple_of(WIDTH as u32) || first + count <= self.len)
     }
 
     /// Returns where the leaf of an item lies, or the last one if it is not there.
@@ -311,41 +339,65 @@ impl<P: Input> Line<P> {
         self.at.offset(item.min((self.len - 1) / WIDTH as u32 * WIDTH as u32) as usize)
     }
 
-    /// Returns the value of the chunk from item `first` to the end, to lane 0. A row of the plan has `row` items.
+    /// Returns the value of each of the lane's next four leaves, from item `first` on.
     ///
     /// # Safety
     ///
-    /// All lanes of the warp call it together. There is such an item.
+    /// There is such an item.
     #[inline(always)]
-    unsafe fn fold_chunk<O: Op<P::Item>, const WIDTH: usize>(
+    unsafe fn fold_leaves<O: Op<P::Item>, const WIDTH: usize>(
         &self,
         op: &O,
         first: u32,
-        row: u32,
-    ) -> O::Accumulator {
-        let lane = warp::lane_id();
+    ) -> [O::Accumulator; LOADS] {
         let of_load = warp::WARP_SIZE * WIDTH as u32;
-        let leaves = const { leaves_of_rows(size_of::<O::Accumulator>(), WIDTH) };
-        // (If a lane has registers for four leaves, a chunk has one row of the plan.)
-        let is_single = leaves == LOADS || self.len - first <= row;
-        let of_unit = if is_single { LOADS } else { leaves } as u32 * of_load;
-        // Lane i keeps the value of unit i.
-        let (mut of_units, mut unit) = (op.identity(), 0);
+        let item_of = |load: usize| first + warp::lane_id() * WIDTH as u32 + load as u32 * of_load;
         // SAFETY: as the caller promises.
         unsafe {
-            while unit * of_unit < row.min(self.len - first) {
+            fold_each::<O, P, WIDTH, LOADS>(
+                &[*op; LOADS],
+                |load| self.leaf::<WIDTH>(item_of(load)),
+                |load| self.index + u64::from(item_of(load)),
+                from_fn(|load| self.len.saturating_sub(item_of(load))),
+                [self.is_whole::<WIDTH>(first, LOADS as u32 * of_load), self.is_inside],
+            )
+        }
+    }
+
+    /// Returns the value of 2^`count` units from unit `unit` on, to lane 0.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub unsafe fn fold_units<O: Op<P::Item>, const WIDTH: usize>(
+        &self,
+        op: &O,
+        units: Units,
+        mut unit: u32,
+        count: u32,
+    ) -> O::Accumulator {
+        let lane = warp::lane_id();
+        let of_unit = (WIDTH as u32) << units.leaves;
+        let leaves = leaves_of_rows::<O, P::Item>(WIDTH);
+        // Lane i keeps the value of unit i.
+        let (mut of_units, mut done) = (op.identity(), 0);
+        let most = if units.row == 0 { self.len } else { units.row };
+        // SAFETY: as the caller promises.
+        unsafe {
+            while done >> count == 0 && unit * of_unit < most {
                 intrinsics::no_unroll();
-                let begin = first + unit * of_unit;
+                let first = unit * of_unit;
                 let mut values = [op.identity(); LOADS];
-                if is_single {
-                    values = self.fold_each::<O, WIDTH>(op, begin);
+                if units.row == 0 {
+                    values = self.fold_leaves::<O, WIDTH>(op, first);
                 } else {
                     let mut all = [[op.identity(); WIDTH]; LOADS];
-                    let mut down = begin;
+                    let mut down = first;
                     while down < self.len {
                         intrinsics::no_unroll();
-                        self.add::<O, WIDTH>(op, &mut all, leaves, down, row);
-                        down += (LOADS / leaves) as u32 * row;
+                        self.fold_rows::<O, WIDTH>(op, &mut all, down, units.row);
+                        down += (LOADS / leaves) as u32 * units.row;
                     }
                     unrolled::<LOADS>(|leaf| {
                         if leaf < leaves {
@@ -353,46 +405,65 @@ impl<P: Input> Line<P> {
                         }
                     });
                 }
+                if done == 0 && unit == 0 {
+                    self.fold_rest::<O, WIDTH>(op, &mut values[0]);
+                }
                 let value = fold_leaves_of_warp::<O, P::Item>(op, values);
                 let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
-                if lane == unit {
+                if lane == done {
                     of_units = value;
                 }
+                done += 1;
                 unit += 1;
             }
-            fold_lanes::<O, P::Item>(op, of_units, (row / of_unit).trailing_zeros())
+            fold_lanes::<O, P::Item>(op, of_units, count)
         }
     }
 
-    /// Folds four loads into the accumulators of `leaves` leaves: as many leaves of one or several rows of the plan, from
-    /// item `first` on.
+    /// Folds four loads into the accumulators of one or two leaves of neighbouring rows of the plan, from item `first` on.
     ///
     /// # Safety
     ///
     /// There is such an item.
     #[inline(always)]
-    unsafe fn add<O: Op<P::Item>, const WIDTH: usize>(
+    unsafe fn fold_rows<O: Op<P::Item>, const WIDTH: usize>(
         &self,
         op: &O,
         all: &mut [[O::Accumulator; WIDTH]; LOADS],
-        leaves: usize,
         first: u32,
         row: u32,
     ) {
+        let leaves = leaves_of_rows::<O, P::Item>(WIDTH);
+        let lane = warp::lane_id();
+        // A row of 32 leaves has no second one for a lane.
+        let is_there = |load: usize| load.is_multiple_of(leaves) || row > warp::WARP_SIZE * WIDTH as u32;
         let item_of = |load: usize| {
-            let of_load = warp::WARP_SIZE * WIDTH as u32;
-            first + self.item + (load / leaves) as u32 * row + (load % leaves) as u32 * of_load
+            let leaf = (load % leaves) as u32 * warp::WARP_SIZE + lane;
+            first + (load / leaves) as u32 * row + leaf * WIDTH as u32
         };
-        let left_of = |load: usize| self.len.saturating_sub(item_of(load));
+        let left_of = |load: usize| if is_there(load) { self.len.saturating_sub(item_of(load)) } else { 0 };
         let leaf_of = |load: usize| self.leaf::<WIDTH>(item_of(load));
+        let index_of = |load: usize| self.index + u64::from(item_of(load));
+        let last = (LOADS / leaves - 1) as u32 * row + (leaves * WIDTH) as u32 * warp::WARP_SIZE;
         // SAFETY: as the caller promises.
         unsafe {
-            if self.is_whole {
+            if self.is_whole::<WIDTH>(first, last) {
                 let items: [[P::Item; WIDTH]; LOADS] =
                     intrinsics::apart(|| from_fn(|load| leaf_of(load).load()));
                 unrolled::<LOADS>(|load| {
                     if left_of(load) > 0 {
-                        O::agent().fold_load(op, &mut all[load % leaves], items[load], item_of(load).into());
+                        O::agent().fold_load(op, &mut all[load % leaves], items[load], index_of(load));
+                    }
+                });
+            } else if O::EXACT {
+                let lefts: [u32; LOADS] = from_fn(left_of);
+                let items = load_whole::<P, WIDTH, LOADS>(leaf_of, lefts, self.is_inside);
+                unrolled::<LOADS>(|load| {
+                    let all = &mut all[load % leaves];
+                    if lefts[load] >= WIDTH as u32 {
+                        O::agent().fold_load(op, all, items[load], index_of(load));
+                    } else if !P::IS_NARROW {
+                        fold_leaf(op, all, items[load], leaf_of(load), lefts[load], index_of(load));
                     }
                 });
             } else {
@@ -404,8 +475,8 @@ impl<P: Input> Line<P> {
                     })
                 };
                 unrolled::<LOADS>(|load| {
-                    let index = item_of(load).into();
-                    fold_leaf(op, &mut all[load % leaves], items[load], leaf_of(load), left_of(load), index);
+                    let all = &mut all[load % leaves];
+                    fold_leaf(op, all, items[load], leaf_of(load), left_of(load), index_of(load));
                 });
             }
         }
@@ -417,7 +488,7 @@ impl<P: Input> Line<P> {
 /// the loads before.) If `is_whole`, each leaf is whole and aligned for one access; if `is_inside`, leaves can be loaded
 /// at any address.
 ///
-/// An exact operator folds narrow items of whole leaves only, and none unless `is_inside`.
+/// An exact operator folds narrow items of whole leaves only.
 ///
 /// # Safety
 ///
@@ -442,15 +513,10 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
                 values[load] = if lefts[load] > 0 { value } else { values[load] };
             });
         } else if O::EXACT {
-            let is_all = |load: usize| is_inside && lefts[load] >= WIDTH as u32;
-            let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
-                from_fn(
-                    |load| if is_all(load) { leaf_of(load).load_anywhere() } else { [P::zeroed(); WIDTH] },
-                )
-            });
+            let items = load_whole::<P, WIDTH, LOADS>(&leaf_of, lefts, is_inside);
             unrolled::<LOADS>(|load| {
                 let mut all = [ops[load].identity(); WIDTH];
-                if is_all(load) {
+                if lefts[load] >= WIDTH as u32 {
                     O::agent().fold_load(&ops[load], &mut all, items[load], index_of(load));
                 } else if !P::IS_NARROW {
                     fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), lefts[load], index_of(load));
@@ -471,4 +537,33 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
         }
     }
     values
+}
+
+/// Loads the whole leaves, of those of which `lefts` items are left: narrow items by words if all are inside the array.
+///
+/// # Safety
+///
+/// There are these items.
+#[inline(always)]
+unsafe fn load_whole<P: Input, const WIDTH: usize, const LOADS: usize>(
+    leaf_of: impl Fn(usize) -> P,
+    lefts: [u32; LOADS],
+    is_inside: bool,
+) -> [[P::Item; WIDTH]; LOADS] {
+    let is_whole = |load: usize| lefts[load] >= WIDTH as u32;
+    // SAFETY: as the caller promises.
+    unsafe {
+        if P::IS_NARROW && is_inside {
+            intrinsics::apart(|| {
+                from_fn(
+                    |load| if is_whole(load) { leaf_of(load).load_anywhere() } else { [P::zeroed(); WIDTH] },
+                )
+            })
+        } else {
+            let one_by_one = |leaf: P| from_fn(|item| leaf.offset(item).read());
+            intrinsics::apart(|| {
+                from_fn(|load| if is_whole(load) { one_by_one(leaf_of(load)) } else { [P::zeroed(); WIDTH] })
+            })
+        }
+    }
 }

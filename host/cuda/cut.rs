@@ -173,24 +173,17 @@ fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) 
     let are_full = 10 * length > 9 * lines * plan.row;
     let is_narrow = types.bytes < 4;
     match (types.is_exact, types.words) {
-        // Unaligned rows are loaded by words, five times each line of the cache. If rows are long, the loads of the other
-        // warps have taken the line's place meanwhile.
-        (true, _) if is_narrow && !is_aligned => length * types.bytes as u64 <= LONGEST_BY_WORDS,
-        (true, _) if is_narrow => !are_full || lines % 4 != 0,
+        (true, _) if is_narrow => !are_full || lines % 4 != 0 || !is_aligned,
         (_, 1) if !is_narrow => of_chunk == 1 && (!are_full || lines > SINGLE_ROWS),
         (true, _) => true,
         (false, _) if of_chunk == 1 => true,
-        (false, words) if whole_rows::leaves_of_rows(4 * words, types.width) == 4 => false,
-        (false, 1) => lines <= 3 || !is_aligned,
+        (false, 1) => is_narrow && (lines <= 3 || !is_aligned),
         (false, _) => lines == 3,
     }
 }
 
 /// Rows for each multiprocessor from which on warps fold whole rows that are not short: half of the warps that it holds.
 const LEAST_ROWS: u64 = 16;
-
-/// Bytes of the longest rows that warps load by words.
-const LONGEST_BY_WORDS: u64 = 8 << 10;
 
 /// Words of accumulators that a block folds slowly.
 const LARGE: usize = chunks::MOST_WORDS;
