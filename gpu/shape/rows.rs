@@ -217,13 +217,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 is_aligned: is_aligned(at, WIDTH),
                 is_inside: self.arguments.is_inside(WIDTH, start, start + len),
             };
-            if O::EXACT && end - first == all && len < 1 << 30 {
-                let value = whole.fold_in_any_order::<O, WIDTH>(&op);
-                if lane == 0 {
-                    self.arguments.deliver(&op, segment, value, len);
-                }
-                return;
-            }
+            // If the order does not matter, a warp that has all parts folds them at once.
+            let is_one = all == 1 || O::EXACT && end - first == all && len < 1 << 31;
             while part < end {
                 intrinsics::no_unroll();
                 // Opaque: what the compiler would compute of it before the loop takes more registers than
@@ -231,16 +226,22 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
                 let parts = intrinsics::opaque(parts);
                 let of = self.share.read(warp_of_block());
                 let range = Plan { len: of.len, ..plan }.range(part >> parts);
-                let of_part = of_chunk - parts;
-                let unit = (part & ((1 << parts) - 1)) << of_part;
-                let value = Part {
-                    at: at.offset(range.start as usize),
-                    index: range.start,
-                    len: (range.end - range.start) as u32,
-                    ..whole
-                }
-                .fold_units::<O, WIDTH>(&op, units, unit, of_part);
-                if all == 1 {
+                let number = part & ((1 << parts) - 1);
+                let value = if O::EXACT {
+                    let of_part = (u64::from(rows) << row) >> parts;
+                    let start = range.start + of_part * u64::from(number);
+                    let end = range.end.min(start + of_part);
+                    let (start, end) = if is_one { (0, of.len) } else { (start, end) };
+                    let len = end.saturating_sub(start) as u32;
+                    Part { at: at.offset(start as usize), index: start, len, ..whole }
+                        .fold_in_any_order::<O, WIDTH>(&op)
+                } else {
+                    let of_part = of_chunk - parts;
+                    let len = (range.end - range.start) as u32;
+                    Part { at: at.offset(range.start as usize), index: range.start, len, ..whole }
+                        .fold_units::<O, WIDTH>(&op, units, number << of_part, of_part)
+                };
+                if is_one {
                     if lane == 0 {
                         let of = self.share.read(warp_of_block());
                         self.arguments.deliver(&op, of.segment, value, of.len);

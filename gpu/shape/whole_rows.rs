@@ -266,10 +266,9 @@ impl Units {
     }
 }
 
-/// Returns how many leaves of a row of the plan a lane has accumulators for, if it folds several rows: two or one. An exact
-/// operator has one accumulator a leaf.
+/// Returns how many leaves of a row of the plan a lane has accumulators for, if it folds several rows: two or one.
 const fn leaves_of_rows<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
-    if size_of::<O::Accumulator>() * (if O::EXACT { 1 } else { width }) <= 32 { 2 } else { 1 }
+    if size_of::<O::Accumulator>() * width <= 32 { 2 } else { 1 }
 }
 
 /// A chunk that a warp folds, or a row or segment if the order of its items does not matter.
@@ -295,35 +294,42 @@ impl<P: Input> Part<P> {
     #[inline(always)]
     pub unsafe fn fold_in_any_order<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
         let (mut all, mut first) = (op.identity(), 0);
+        let of_load = warp::WARP_SIZE * WIDTH as u32;
+        let step = LOADS as u32 * of_load;
         // SAFETY: as the caller promises.
         unsafe {
+            // Few instructions fold an item of a small accumulator. So what finds places counts.
+            if size_of::<O::Accumulator>() <= 8 && self.is_aligned {
+                let mut all_of_lane = [all; WIDTH];
+                while first + step <= self.len {
+                    intrinsics::no_unroll();
+                    let item = first + warp::lane_id() * WIDTH as u32;
+                    let at = self.at.offset(item as usize);
+                    let items: [[P::Item; WIDTH]; LOADS] =
+                        from_fn(|load| at.offset(load * of_load as usize).load());
+                    unrolled::<LOADS>(|load| {
+                        let index = self.index + u64::from(item + load as u32 * of_load);
+                        O::agent().fold_load(op, &mut all_of_lane, items[load], index);
+                    });
+                    first += step;
+                }
+                all = all_of_lane[0];
+            }
             while first < self.len {
                 intrinsics::no_unroll();
                 let values = self.fold_leaves::<O, WIDTH>(op, first);
                 unrolled::<LOADS>(|load| all = op.combine(all, values[load]));
-                first += (LOADS * WIDTH) as u32 * warp::WARP_SIZE;
+                first += step;
             }
-            self.fold_rest::<O, WIDTH>(op, &mut all);
-            fold_lanes::<O, P::Item>(op, all, 5)
-        }
-    }
-
-    /// Folds the narrow items after the last whole leaf, which [`fold_each`] leaves out, an item a lane.
-    ///
-    /// # Safety
-    ///
-    /// There are these items.
-    #[inline(always)]
-    unsafe fn fold_rest<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O, all: &mut O::Accumulator) {
-        if O::EXACT && P::IS_NARROW {
+            // What `fold_each` leaves out.
             let mut item = self.len - self.len % WIDTH as u32 + warp::lane_id();
-            while item < self.len {
+            while P::IS_NARROW && item < self.len {
                 intrinsics::no_unroll();
-                // SAFETY: as the caller promises.
-                let value = unsafe { self.at.offset(item as usize).read() };
-                O::agent().fold_item(op, all, value, self.index + u64::from(item));
+                let value = self.at.offset(item as usize).read();
+                O::agent().fold_item(op, &mut all, value, self.index + u64::from(item));
                 item += warp::WARP_SIZE;
             }
+            fold_lanes::<O, P::Item>(op, all, 5)
         }
     }
 
@@ -364,7 +370,7 @@ impl<P: Input> Part<P> {
         }
     }
 
-    /// Returns the value of 2^`count` units from unit `unit` on, to lane 0.
+    /// Returns the value of 2^`count` units from unit `unit` on, to lane 0, if the order of items matters.
     ///
     /// # Safety
     ///
@@ -405,9 +411,6 @@ impl<P: Input> Part<P> {
                         }
                     });
                 }
-                if done == 0 && unit == 0 {
-                    self.fold_rest::<O, WIDTH>(op, &mut values[0]);
-                }
                 let value = fold_leaves_of_warp::<O, P::Item>(op, values);
                 let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
                 if lane == done {
@@ -447,24 +450,11 @@ impl<P: Input> Part<P> {
         let last = (LOADS / leaves - 1) as u32 * row + (leaves * WIDTH) as u32 * warp::WARP_SIZE;
         // SAFETY: as the caller promises.
         unsafe {
-            if self.is_whole::<WIDTH>(first, last) {
+            if self.is_aligned && first + last <= self.len && row > warp::WARP_SIZE * WIDTH as u32 {
                 let items: [[P::Item; WIDTH]; LOADS] =
-                    intrinsics::apart(|| from_fn(|load| leaf_of(load).load()));
+                    intrinsics::apart(|| from_fn(|load| self.at.offset(item_of(load) as usize).load()));
                 unrolled::<LOADS>(|load| {
-                    if left_of(load) > 0 {
-                        O::agent().fold_load(op, &mut all[load % leaves], items[load], index_of(load));
-                    }
-                });
-            } else if O::EXACT {
-                let lefts: [u32; LOADS] = from_fn(left_of);
-                let items = load_whole::<P, WIDTH, LOADS>(leaf_of, lefts, self.is_inside);
-                unrolled::<LOADS>(|load| {
-                    let all = &mut all[load % leaves];
-                    if lefts[load] >= WIDTH as u32 {
-                        O::agent().fold_load(op, all, items[load], index_of(load));
-                    } else if !P::IS_NARROW {
-                        fold_leaf(op, all, items[load], leaf_of(load), lefts[load], index_of(load));
-                    }
+                    O::agent().fold_load(op, &mut all[load % leaves], items[load], index_of(load));
                 });
             } else {
                 let items: [[P::Item; WIDTH]; LOADS] = if P::IS_NARROW && self.is_inside {

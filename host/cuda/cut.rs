@@ -267,9 +267,8 @@ fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
             let waits = is_unaligned && types.is_exact && types.words <= 2 && types.bytes > 1;
             if waits { 5 } else { segments::RESIDENT_BLOCKS }
         }
-        // The loop over narrow items of long rows has registers then.
-        Some(_) if !types.is_exact && types.words == 1 && types.bytes < 4 => 3,
-        // With three, large accumulators do not spill.
+        // With three, neither the loop over narrow items nor large accumulators spill.
+        _ if !types.is_exact && types.words == 1 && types.bytes < 4 => 3,
         _ => match (types.is_exact, types.words) {
             (_, ..=1) | (true, 2) => segments::RESIDENT_BLOCKS,
             (true, _) if types.bytes == 2 => segments::RESIDENT_BLOCKS,
