@@ -450,11 +450,24 @@ impl<P: Input> Part<P> {
         let last = (LOADS / leaves - 1) as u32 * row + (leaves * WIDTH) as u32 * warp::WARP_SIZE;
         // SAFETY: as the caller promises.
         unsafe {
-            if self.is_aligned && first + last <= self.len && row > warp::WARP_SIZE * WIDTH as u32 {
+            // Small accumulators take few instructions an item, so that those which find a leaf count. With one leaf a
+            // lane has loads of four rows of the plan, which chunks of two rows do not have.
+            let is_single = leaves == 1;
+            let is_fast = if is_single {
+                self.is_whole::<WIDTH>(first, last)
+            } else {
+                self.is_aligned && first + last <= self.len && is_there(1)
+            };
+            if is_fast {
+                let place = |load: usize| {
+                    if is_single { leaf_of(load) } else { self.at.offset(item_of(load) as usize) }
+                };
                 let items: [[P::Item; WIDTH]; LOADS] =
-                    intrinsics::apart(|| from_fn(|load| self.at.offset(item_of(load) as usize).load()));
+                    intrinsics::apart(|| from_fn(|load| place(load).load()));
                 unrolled::<LOADS>(|load| {
-                    O::agent().fold_load(op, &mut all[load % leaves], items[load], index_of(load));
+                    if !is_single || left_of(load) > 0 {
+                        O::agent().fold_load(op, &mut all[load % leaves], items[load], index_of(load));
+                    }
                 });
             } else {
                 let items: [[P::Item; WIDTH]; LOADS] = if P::IS_NARROW && self.is_inside {

@@ -174,7 +174,9 @@ fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) 
     let is_narrow = types.bytes < 4;
     match (types.is_exact, types.words) {
         (true, _) if is_narrow => !are_full || lines % 4 != 0 || !is_aligned,
-        (_, 1) if !is_narrow => of_chunk == 1 && (!are_full || lines > SINGLE_ROWS),
+        (_, 1) if !is_narrow => {
+            of_chunk == 1 && (!are_full || !is_aligned && lines == 1 || lines > SINGLE_ROWS)
+        }
         (true, _) => true,
         (false, _) if of_chunk == 1 => true,
         (false, 1) => is_narrow && (lines <= 3 || !is_aligned),
