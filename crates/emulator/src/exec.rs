@@ -2,12 +2,16 @@
 
 mod access;
 mod asynchronous;
+mod barrier;
 mod block;
+mod bounds;
 mod bulk;
+mod bytes;
 mod clocks;
 mod collective;
 mod counting;
 mod grid;
+mod interpret;
 pub(crate) mod lanes;
 mod log;
 mod matrix;
@@ -17,9 +21,11 @@ mod print;
 mod race;
 mod reports;
 mod shadow;
+mod site;
 #[cfg(test)]
 mod tests;
 mod undefined;
+mod waiting;
 mod warp;
 
 use std::collections::HashMap;

@@ -1,13 +1,9 @@
 //! Loads, stores and atomics, with their checks.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
-};
+use std::ops::Range;
 
 use crate::{
     fault::{Action, Fault, FaultKind, Memory as Where, readable},
-    memory::Allocation,
     program::arrays::Array,
     program::code::{
         Address, AsyncCopy, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Operation, Order, PARAM_WINDOW,
@@ -17,6 +13,7 @@ use crate::{
 
 use super::{
     block::State,
+    bytes::{changed_global, copy_in, copy_out, read_global, update_global, write_global},
     clocks::{Kind, Moment},
     counting::{bank_conflicts, sectors},
     lanes::{ALL, Bank, LANES, Registers, collect, lanes},
@@ -62,12 +59,12 @@ impl Request<'_> {
     }
 
     /// The byte offsets of one element of a lane.
-    fn range(&self, lane: usize, element: usize) -> Range<usize> {
+    pub fn range(&self, lane: usize, element: usize) -> Range<usize> {
         let start = self.addresses[lane] as usize + element * self.size as usize;
         start..start + self.size as usize
     }
 
-    fn action(&self) -> Action {
+    pub fn action(&self) -> Action {
         match self.kind {
             Kind::Read => Action::Read,
             Kind::Write => Action::Write,
@@ -76,7 +73,7 @@ impl Request<'_> {
     }
 
     /// Whether all lanes take part and their bytes are consecutive.
-    fn is_contiguous(&self) -> bool {
+    pub fn is_contiguous(&self) -> bool {
         let first = self.addresses[0];
         let bytes = u64::from(self.bytes);
         let mut differs = 0;
@@ -86,10 +83,6 @@ impl Request<'_> {
         differs == 0 && self.mask == ALL
     }
 }
-
-/// Instructions that a block may still run after a read of unwritten memory: garbage can make it loop
-/// forever.
-const AFTERMATH: u64 = 1 << 22;
 
 /// Values by element, then by lane.
 pub type Values = [[u64; LANES]];
@@ -224,7 +217,7 @@ impl State<'_> {
             addresses = self.offsets(Space::Shared, &addresses, warp.index);
         }
         let request = self.weak_read(warp, (&addresses, active), (bytes, 1), at);
-        self.check_range(&request, self.grid.shared_bytes as u64, Where::Shared)?;
+        self.site.check_range(&request, self.site.grid.shared_bytes as u64, Where::Shared)?;
         Ok(addresses)
     }
 
@@ -255,7 +248,7 @@ impl State<'_> {
     fn offsets(&self, space: Space, addresses: &[u64; LANES], warp: u32) -> [u64; LANES] {
         let starts = match space {
             Space::Shared => [SHARED_WINDOW; LANES],
-            Space::Local => self.grid.local_windows(warp, self.number),
+            Space::Local => self.site.grid.local_windows(warp, self.site.number),
             Space::Param => [PARAM_WINDOW; LANES],
             Space::Generic | Space::Global => return *addresses,
         };
@@ -297,7 +290,7 @@ impl State<'_> {
                 self.counters.shared_load_conflicts +=
                     bank_conflicts(request.addresses, request.mask, request.bytes);
                 let unwritten = self.check_shared(request, &[])?;
-                copy_out(&self.shared, request, values);
+                copy_out(&self.site.shared, request, values);
                 if unwritten != 0 {
                     self.read_unwritten(warp, request, (unwritten, Where::Shared), values.len());
                 }
@@ -310,8 +303,8 @@ impl State<'_> {
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
                     return self.read(warp, request, Space::Generic, values);
                 }
-                let params = self.grid.launch.params;
-                self.check_range(request, params.len() as u64, Where::Param)?;
+                let params = self.site.grid.launch.params;
+                self.site.check_range(request, params.len() as u64, Where::Param)?;
                 copy_out(params, request, values);
                 Ok(())
             }
@@ -346,7 +339,7 @@ impl State<'_> {
                 {
                     // SAFETY: as for the store below.
                     let changed = unsafe { changed_global(request, values) };
-                    checks.log.changed(changed, || self.grid.next_order() - 1);
+                    checks.log.changed(changed, || self.site.grid.next_order() - 1);
                 }
                 // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
                 // launch holds.
@@ -360,7 +353,7 @@ impl State<'_> {
                     bank_conflicts(request.addresses, request.mask, request.bytes);
                 self.check_shared(request, values)?;
                 self.check_clash(request, values, Where::Shared)?;
-                copy_in(&mut self.shared, request, values);
+                copy_in(&mut self.site.shared, request, values);
                 if self.wide.is_some() {
                     self.write_undefined(warp, request, values.len());
                 }
@@ -371,7 +364,7 @@ impl State<'_> {
                 if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
                     return self.write(warp, request, Space::Generic, values);
                 }
-                Err(self.out_of_bounds(
+                Err(self.site.out_of_bounds(
                     request,
                     request.mask,
                     Where::Param,
@@ -384,7 +377,7 @@ impl State<'_> {
     // Not inlined, to keep the common path of loads and stores small.
     #[inline(never)]
     fn read_local(&self, warp: &mut Warp, request: &Request, values: &mut Values) -> Result<(), Box<Fault>> {
-        let places = self.check_local(request, warp)?;
+        let places = self.site.check_local(request, warp)?;
         let (offsets, request) = (request.addresses, Request { addresses: &places, ..*request });
         copy_out(&warp.local, &request, values);
         if self.checks.is_none() || self.carry_of(request.at).is_none() {
@@ -407,7 +400,7 @@ impl State<'_> {
 
     #[inline(never)]
     fn write_local(&self, warp: &mut Warp, request: &Request, values: &Values) -> Result<(), Box<Fault>> {
-        let places = self.check_local(request, warp)?;
+        let places = self.site.check_local(request, warp)?;
         let request = Request { addresses: &places, ..*request };
         copy_in(&mut warp.local, &request, values);
         for (element, void) in warp.void[..values.len()].iter().enumerate() {
@@ -488,10 +481,10 @@ impl State<'_> {
                     let mut values = [[0; LANES]];
                     for lane in lanes(mask) {
                         let one = Request { mask: 1 << lane, ..request };
-                        copy_out(&self.shared, &one, &mut values);
+                        copy_out(&self.site.shared, &one, &mut values);
                         old[0][lane] = values[0][lane];
                         values[0][lane] = (atomic.update)(old[0][lane], b[0][lane], c[lane]);
-                        copy_in(&mut self.shared, &one, &values);
+                        copy_in(&mut self.site.shared, &one, &values);
                     }
                 }
                 _ => {
@@ -499,7 +492,7 @@ impl State<'_> {
                         Space::Shared => ("vector atomics work only in global memory", Where::Shared),
                         _ => ("atomics work only in global and shared memory", Where::Local),
                     };
-                    return Err(self.out_of_bounds(&request, mask, memory, text.to_owned()));
+                    return Err(self.site.out_of_bounds(&request, mask, memory, text.to_owned()));
                 }
             }
         }
@@ -531,7 +524,7 @@ impl State<'_> {
         if too_many != 0 {
             let count = wanted[too_many.trailing_zeros() as usize];
             let text = format!("`cp.async` reads {count} bytes but copies only {}", copy.size);
-            return Err(self.fault(warp.index, at, too_many, FaultKind::CopyOperand(text)));
+            return Err(self.site.fault(warp.index, at, too_many, FaultKind::CopyOperand(text)));
         }
         let size = copy.size.min(8);
         let count = copy.size / size;
@@ -546,7 +539,7 @@ impl State<'_> {
         // Partial reads go byte by byte: only the bytes that are read must be in an allocation.
         let part = collect(|lane| wanted[lane] != 0) & active & !ignored & !request.mask;
         if part != 0 {
-            self.check_aligned(&Request { mask: part, ..request }, Where::Global)?;
+            self.site.check_aligned(&Request { mask: part, ..request }, Where::Global)?;
             let mut counters = self.counters;
             counters.global_load_requests += u64::from(request.mask == 0);
             counters.global_load_sectors += sectors(&from, part, 1);
@@ -578,7 +571,7 @@ impl State<'_> {
     /// it with `[false, true]`. A release must get its place in the order of all events before other threads
     /// can see the access; an acquire must get it after the access saw theirs.
     fn synchronise(&mut self, request: &Request, space: Space, scope: Scope, [before, after]: [bool; 2]) {
-        let grid = self.grid;
+        let grid = self.site.grid;
         let Some(checks) = &mut self.checks else { return };
         let order = request.order;
         if !(order.acquires() || order.releases() || grid.fences) {
@@ -628,58 +621,10 @@ impl State<'_> {
     /// of sectors touched, and the lanes that read bytes of which some are written and some not: a struct
     /// with padding, perhaps.
     pub fn check_global(&mut self, request: &Request) -> Result<(u64, u32), Box<Fault>> {
-        self.check_aligned(request, Where::Global)?;
-        let bytes = u64::from(request.bytes);
-        let first = request.addresses[request.mask.trailing_zeros() as usize];
         let contiguous = request.is_contiguous();
-        let whole = if contiguous { bytes * LANES as u64 } else { bytes };
-        let reads = self.checks.is_some() && request.reads;
-        let mut partly = 0;
-        let mut left = request.mask;
-        if let Some(place) = self.allocation(first, whole) {
-            let allocation = &self.grid.allocations[place];
-            self.recent = place;
-            let outside = if contiguous { 0 } else { outside(request, allocation) };
-            if request.kind.writes() && allocation.is_constant() {
-                return Err(self.read_only(request, request.mask & !outside));
-            }
-            let unwritten = if !reads || contiguous && allocation.is_written(first, whole) {
-                0
-            } else {
-                lanes(request.mask & !outside)
-                    .filter(|&lane| !allocation.is_written(request.addresses[lane], bytes))
-                    .fold(0, |mask, lane| mask | 1 << lane)
-            };
-            if unwritten != 0 {
-                partly = lanes(unwritten)
-                    .filter(|&lane| allocation.is_partly_written(request.addresses[lane], bytes))
-                    .fold(0, |mask, lane| mask | 1 << lane);
-                if unwritten != partly {
-                    self.suspect_unwritten(request, unwritten & !partly, Where::Global);
-                }
-            }
-            left = outside;
-        }
-        // Lanes outside the first lane's allocation.
-        for lane in lanes(left) {
-            let address = request.addresses[lane];
-            match self.allocation(address, bytes) {
-                Some(place) => {
-                    if request.kind.writes() && self.grid.allocations[place].is_constant() {
-                        return Err(self.read_only(request, 1 << lane));
-                    }
-                    let allocation = &self.grid.allocations[place];
-                    if reads && !allocation.is_written(address, bytes) {
-                        if allocation.is_partly_written(address, bytes) {
-                            partly |= 1 << lane;
-                        } else {
-                            self.suspect_unwritten(request, 1 << lane, Where::Global);
-                        }
-                    }
-                }
-                None => return Err(self.outside_allocations(request, lane)),
-            }
-        }
+        self.site.check_global(request, contiguous)?;
+        let partly =
+            if self.checks.is_some() && request.reads { self.find_unwritten(request, contiguous) } else { 0 };
         if let Some(checks) = &mut self.checks {
             let accessed = Accessed {
                 addresses: request.addresses,
@@ -693,67 +638,46 @@ impl State<'_> {
             // Operations on a place follow one another, so each counts: the race search tells what came
             // before the last.
             let is_operation = request.kind == Kind::AtomicWrite && request.reads;
-            let stamp = if is_operation { self.grid.next_order() - 1 } else { self.grid.order() };
+            let grid = self.site.grid;
+            let stamp = if is_operation { grid.next_order() - 1 } else { grid.order() };
             checks.log.access(&checks.clocks, stamp, &accessed);
         }
         let sectors = if contiguous {
-            (first + whole - 1) / 32 - first / 32 + 1
+            let first = request.addresses[0];
+            (first + u64::from(request.bytes) * LANES as u64 - 1) / 32 - first / 32 + 1
         } else {
             sectors(request.addresses, request.mask, request.bytes)
         };
         Ok((sectors, partly))
     }
 
-    /// The index of the allocation that holds all these bytes.
-    pub fn allocation(&self, address: u64, bytes: u64) -> Option<usize> {
-        let allocations = &self.grid.allocations;
-        if allocations.get(self.recent).is_some_and(|recent| recent.holds(address, bytes)) {
-            return Some(self.recent);
+    /// Suspects the lanes that read global memory that nothing wrote. Returns those that read bytes of which
+    /// some are written.
+    fn find_unwritten(&mut self, request: &Request, contiguous: bool) -> u32 {
+        let bytes = u64::from(request.bytes);
+        let allocation = |address, bytes| {
+            self.site.allocation(address, bytes).map(|place| &self.site.grid.allocations[place])
+        };
+        if contiguous
+            && let Some(allocation) = allocation(request.addresses[0], bytes * LANES as u64)
+            && allocation.is_written(request.addresses[0], bytes * LANES as u64)
+        {
+            return 0;
         }
-        let place = allocations.partition_point(|allocation| allocation.base <= address).checked_sub(1)?;
-        allocations[place].holds(address, bytes).then_some(place)
-    }
-
-    /// The fault of a lane whose bytes are in no allocation that the launch may access.
-    fn outside_allocations(&self, request: &Request, lane: usize) -> Box<Fault> {
-        let (address, mask) = (request.addresses[lane], 1 << lane);
-        if let Some(forbidden) = self.grid.forbidden.iter().find(|allocation| allocation.holds(address, 1)) {
-            let access = self.access(request, mask, Where::Global);
-            let (device, owner) = (self.grid.device, forbidden.owner.device);
-            return self.fault(
-                request.warp,
-                request.at,
-                mask,
-                FaultKind::PeerAccess { access, device, owner },
-            );
-        }
-        let near = self.nearby(address);
-        self.out_of_bounds(request, mask, Where::Global, near)
-    }
-
-    /// Describes what is near an address that is in no allocation.
-    fn nearby(&self, address: u64) -> String {
-        let allocations = &self.grid.allocations;
-        let place = allocations.partition_point(|allocation| allocation.base <= address);
-        if let Some((base, bytes)) = self.grid.memory.freed(address) {
-            let at = address - base;
-            return format!("this is byte {at} of memory that was freed: {bytes} bytes at {base:#x}");
-        }
-        match place.checked_sub(1).map(|place| &*allocations[place]) {
-            Some(Allocation { base, bytes, .. }) if address - base < bytes.saturating_add(1 << 20) => {
-                format!("the allocation at {base:#x} has {bytes} bytes, this is at byte {}", address - base)
+        let (mut unwritten, mut partly) = (0, 0);
+        for lane in lanes(request.mask) {
+            let address = request.addresses[lane];
+            let Some(allocation) = allocation(address, bytes) else { continue };
+            if !allocation.is_written(address, bytes) {
+                let found =
+                    if allocation.is_partly_written(address, bytes) { &mut partly } else { &mut unwritten };
+                *found |= 1 << lane;
             }
-            _ => match allocations.get(place) {
-                Some(next) if next.base - address < 4096 => {
-                    format!("this is {} bytes before the allocation at {:#x}", next.base - address, next.base)
-                }
-                _ if is_host(address) => {
-                    "this is host memory, which kernels can reach only if it is pinned or registered"
-                        .to_owned()
-                }
-                _ => "no allocation is near".to_owned(),
-            },
         }
+        if unwritten != 0 {
+            self.suspect_unwritten(request, unwritten, Where::Global);
+        }
+        partly
     }
 
     fn mark_global(&mut self, request: &Request) {
@@ -763,100 +687,31 @@ impl State<'_> {
         let bytes = u64::from(request.bytes);
         let first = request.addresses[0];
         if request.is_contiguous()
-            && let Some(place) = self.allocation(first, bytes * LANES as u64)
+            && let Some(place) = self.site.allocation(first, bytes * LANES as u64)
         {
-            self.grid.allocations[place].mark_written(first, bytes * LANES as u64);
+            self.site.grid.allocations[place].mark_written(first, bytes * LANES as u64);
             return;
         }
         for lane in lanes(request.mask) {
-            if let Some(place) = self.allocation(request.addresses[lane], bytes) {
-                self.grid.allocations[place].mark_written(request.addresses[lane], bytes);
+            if let Some(place) = self.site.allocation(request.addresses[lane], bytes) {
+                self.site.grid.allocations[place].mark_written(request.addresses[lane], bytes);
             }
         }
-    }
-
-    fn check_aligned(&self, request: &Request, memory: Where) -> Result<(), Box<Fault>> {
-        let low = u64::from(request.bytes) - 1;
-        let mut any = 0;
-        for &address in request.addresses {
-            any |= address & low;
-        }
-        if any == 0 {
-            return Ok(());
-        }
-        let wrong = collect(|lane| request.addresses[lane] & low != 0) & request.mask;
-        if wrong == 0 {
-            return Ok(());
-        }
-        let access = self.access(request, wrong, memory);
-        Err(self.fault(request.warp, request.at, wrong, FaultKind::Misaligned(access)))
-    }
-
-    /// Checks bounds and alignment in a memory of `bytes` bytes.
-    fn check_range(&self, request: &Request, bytes: u64, memory: Where) -> Result<(), Box<Fault>> {
-        self.check_aligned(request, memory)?;
-        let needed = u64::from(request.bytes);
-        let wrong = lanes(request.mask)
-            .filter(|&lane| request.addresses[lane].checked_add(needed).is_none_or(|end| end > bytes))
-            .fold(0, |mask, lane| mask | 1 << lane);
-        if wrong == 0 {
-            return Ok(());
-        }
-        let near = match memory {
-            Where::Shared => format!("the block has {bytes} bytes of shared memory"),
-            Where::Local => format!("a thread has {bytes} bytes of local memory"),
-            _ => {
-                let all = self.grid.kernel.param_bytes;
-                format!("the launch gave {bytes} of the {all} bytes of the kernel's parameters")
-            }
-        };
-        Err(self.out_of_bounds(request, wrong, memory, near))
-    }
-
-    /// Checks that the addresses are in the threads' own local memory.
-    fn check_own(&self, request: &Request) -> Result<(), Box<Fault>> {
-        // 2 GiB before the start count as the thread's own: `check_range` reports them as out of bounds.
-        let own = |offset: u64| offset < WINDOW || offset as i64 >= -(1 << 31) && (offset as i64) < 0;
-        if request.addresses.iter().all(|&offset| own(offset)) {
-            return Ok(());
-        }
-        let starts = self.grid.local_windows(request.warp, self.number);
-        for lane in lanes(request.mask).filter(|&lane| !own(request.addresses[lane])) {
-            let address = starts[lane].wrapping_add(request.addresses[lane]);
-            let window = address.wrapping_add(1 << 31) & !(WINDOW - 1);
-            if let Some((block, thread)) = self.grid.local_owner(window, self.number) {
-                let at = Request { addresses: &[address.wrapping_sub(window); LANES], ..*request };
-                let access = self.access(&at, 1 << lane, Where::Local);
-                let kind = FaultKind::OtherThread { access, block, thread };
-                return Err(self.fault(request.warp, request.at, 1 << lane, kind));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks an access to local memory. Returns each lane's offset in the warp's local memory.
-    fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Box<Fault>> {
-        let bytes = self.grid.kernel.local_bytes as u64;
-        self.check_own(request)?;
-        self.check_range(request, bytes, Where::Local)?;
-        Ok(std::array::from_fn(|lane| {
-            request.addresses[lane].wrapping_add(lane as u64 * bytes).min(warp.local.len() as u64)
-        }))
     }
 
     /// Checks bounds, alignment, unwritten bytes and races in shared memory. `values` are those of a store.
     /// Returns the lanes that read what nothing wrote.
     pub fn check_shared(&mut self, request: &Request, values: &Values) -> Result<u32, Box<Fault>> {
-        let reserved = &self.grid.reserved;
+        let reserved = &self.site.grid.reserved;
         let is_reserved = |lane: usize| {
             let within = request.addresses[lane].checked_sub(reserved.start as u64);
             within.is_some_and(|at| at <= (reserved.len() as u64).saturating_sub(request.bytes.into()))
         };
         if reserved.is_empty() || !lanes(request.mask).all(is_reserved) {
-            self.check_range(request, self.grid.shared_bytes as u64, Where::Shared)?;
+            self.site.check_range(request, self.site.grid.shared_bytes as u64, Where::Shared)?;
         }
         if self.checks.is_some()
-            && let Some(array) = self.grid.code.arrays.of(request.at)
+            && let Some(array) = self.site.grid.code.arrays.of(request.at)
         {
             self.check_array(request, array)?;
         }
@@ -901,7 +756,7 @@ impl State<'_> {
         (mask, memory): (u32, Where),
         count: usize,
     ) {
-        let operation = &self.grid.code.instructions[request.at as usize].operation;
+        let operation = &self.site.grid.code.instructions[request.at as usize].operation;
         // (`printf` uses what it reads.)
         if !matches!(operation, Operation::Load(_) | Operation::Matrix(_)) || !self.widen() {
             return self.suspect_unwritten(request, mask, memory);
@@ -912,9 +767,9 @@ impl State<'_> {
         let is_partly_written = |at: usize, bytes: usize| match memory {
             Where::Shared => checks.shadow.is_partly_written(at, bytes),
             _ => {
-                let place = self.allocation(at as u64, bytes as u64);
+                let place = self.site.allocation(at as u64, bytes as u64);
                 place.is_none_or(|place| {
-                    self.grid.allocations[place].is_partly_written(at as u64, bytes as u64)
+                    self.site.grid.allocations[place].is_partly_written(at as u64, bytes as u64)
                 })
             }
         };
@@ -964,20 +819,20 @@ impl State<'_> {
     #[cold]
     fn out_of_array(&mut self, request: &Request, mask: u32, array: &Array) -> Result<(), Box<Fault>> {
         let pair = (Conflict::Race, request.at, request.at);
-        if self.reports.is_settled(pair) {
+        if self.site.reports.is_settled(pair) {
             return Ok(());
         }
         let shown = |array: &Array| readable(&array.name).unwrap_or_else(|| array.name.clone());
-        let access = self.access(request, mask, Where::Shared);
-        let near = match self.grid.code.arrays.at(access.address) {
+        let access = self.site.access(request, mask, Where::Shared);
+        let near = match self.site.grid.code.arrays.at(access.address) {
             Some(other) => {
                 format!("this is byte {} of `{}`", access.address - other.range.start, shown(other))
             }
             None => "no array is there".to_owned(),
         };
         let kind = FaultKind::OutOfArray { access, array: shown(array), bytes: array.range.clone(), near };
-        let fault = self.fault(request.warp, request.at, mask, kind);
-        self.reports.settle(self.grid, pair, fault)
+        let fault = self.site.fault(request.warp, request.at, mask, kind);
+        self.site.reports.settle(self.site.grid, pair, fault)
     }
 
     /// Reports the races of a lane's access to shared memory. Records the access if none is a fault.
@@ -988,9 +843,9 @@ impl State<'_> {
         for (range, before) in checks.shadow.races(&checks.clocks, now, address, bytes) {
             let conflict = self.conflict(request, values, (range, before), now);
             let pair = (conflict, before.at, now.at);
-            if !self.reports.is_settled(pair) {
+            if !self.site.reports.is_settled(pair) {
                 let fault = self.race(request, conflict, before, now.lane);
-                self.reports.settle(self.grid, pair, fault)?;
+                self.site.reports.settle(self.site.grid, pair, fault)?;
             }
         }
         if let Some(checks) = &mut self.checks {
@@ -1008,12 +863,12 @@ impl State<'_> {
         now: Moment,
     ) -> Conflict {
         if before.is_in_flight() {
-            return match self.grid.code.instructions[before.at as usize].operation {
+            return match self.site.grid.code.instructions[before.at as usize].operation {
                 Operation::Mbarrier(_) => Conflict::MbarrierWord,
                 _ => Conflict::Unfinished,
             };
         }
-        let starts_swap = |at: u32| match &self.grid.code.instructions[at as usize].operation {
+        let starts_swap = |at: u32| match &self.site.grid.code.instructions[at as usize].operation {
             Operation::Load(load) => load.starts_swap,
             _ => false,
         };
@@ -1026,7 +881,7 @@ impl State<'_> {
                     let (element, byte) = ((at - start) / size, (at - start) % size);
                     values
                         .get(element)
-                        .is_some_and(|values| (values[lane] >> (8 * byte)) as u8 == self.shared[at])
+                        .is_some_and(|values| (values[lane] >> (8 * byte)) as u8 == self.site.shared[at])
                 };
                 let is_same = !has_atomic(range.start) && range.clone().all(is_same);
                 if is_same { Conflict::SameValue } else { Conflict::Race }
@@ -1040,10 +895,14 @@ impl State<'_> {
     fn race(&self, request: &Request, conflict: Conflict, before: Moment, lane: u8) -> Box<Fault> {
         let place = (request.addresses[lane as usize], request.bytes);
         let earlier = Request { kind: before.kind, ..*request };
-        let first = self.describe(earlier.action(), Where::Shared, place, before.thread());
-        let second =
-            self.describe(request.action(), Where::Shared, place, (request.warp, lane.into(), request.at));
-        self.fault(request.warp, request.at, 1 << lane, conflict.kind(first, second))
+        let first = self.site.describe(earlier.action(), Where::Shared, place, before.thread());
+        let second = self.site.describe(
+            request.action(),
+            Where::Shared,
+            place,
+            (request.warp, lane.into(), request.at),
+        );
+        self.site.fault(request.warp, request.at, 1 << lane, conflict.kind(first, second))
     }
 
     /// Checks that no two lanes of one store write different values to the same place. Of a relaxed store
@@ -1072,57 +931,24 @@ impl State<'_> {
             if address == other && differ {
                 let describe = |lane: usize| {
                     let place = (address, request.bytes);
-                    self.describe(Action::Write, memory, place, (request.warp, lane as u32, request.at))
+                    self.site.describe(Action::Write, memory, place, (request.warp, lane as u32, request.at))
                 };
                 let kind = FaultKind::Race { first: describe(a), second: describe(b) };
-                let fault = self.fault(request.warp, request.at, 1 << a | 1 << b, kind);
+                let fault = self.site.fault(request.warp, request.at, 1 << a | 1 << b, kind);
                 let pair = (Conflict::Race, request.at, request.at);
-                return self.reports.settle(self.grid, pair, fault);
+                return self.site.reports.settle(self.site.grid, pair, fault);
             }
         }
         Ok(())
     }
 
-    fn access(&self, request: &Request, mask: u32, memory: Where) -> Box<crate::fault::Access> {
-        let lane = mask.trailing_zeros();
-        let place = (request.addresses[lane as usize], request.bytes);
-        self.describe(request.action(), memory, place, (request.warp, lane, request.at))
-    }
-
     /// Records a read of unwritten memory. The block runs on: if another thread wrote there without
     /// synchronisation, the race is the real fault, and the unwritten read only its symptom.
     fn suspect_unwritten(&mut self, request: &Request, mask: u32, memory: Where) {
-        let access = self.access(request, mask, memory);
-        let fault = self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access));
-        self.suspect(fault);
+        let access = self.site.access(request, mask, memory);
+        let fault = self.site.fault(request.warp, request.at, mask, FaultKind::Unwritten(access));
+        self.site.suspect(fault);
     }
-
-    /// Records a fault that is reported unless there is a race. The first one counts.
-    pub fn suspect(&mut self, fault: Box<Fault>) {
-        if self.suspicion.is_none() && !self.grid.settings.allows(&fault) {
-            self.suspicion = Some(fault);
-            self.limit = self.limit.min(self.issued() + AFTERMATH);
-        }
-    }
-
-    fn read_only(&self, request: &Request, mask: u32) -> Box<Fault> {
-        let access = self.access(request, mask, Where::Global);
-        self.fault(request.warp, request.at, mask, FaultKind::ReadOnly(access))
-    }
-
-    fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Box<Fault> {
-        let access = self.access(request, mask, memory);
-        self.fault(request.warp, request.at, mask, FaultKind::OutOfBounds { access, near })
-    }
-}
-
-/// Whether the address is mapped in this process.
-fn is_host(address: u64) -> bool {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    maps.lines().filter_map(|line| line.split_once(' ')?.0.split_once('-')).any(|(start, end)| {
-        let bound = |text| u64::from_str_radix(text, 16).unwrap_or(0);
-        (bound(start)..bound(end)).contains(&address)
-    })
 }
 
 /// The access as the race checks see it. `volatile` counts as atomic in global memory; in shared memory only
@@ -1149,164 +975,5 @@ pub fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
             registers.word[base.index as usize].map(|base| u64::from(base.wrapping_add(offset as u32)))
         }
         Some(base) => registers.wide(base).map(|base| base.wrapping_add(offset)),
-    }
-}
-
-/// The lanes whose bytes are not all in this allocation.
-fn outside(request: &Request, allocation: &Allocation) -> u32 {
-    let Some(last) = allocation.bytes.checked_sub(u64::from(request.bytes)) else { return request.mask };
-    let mut mask = 0;
-    for (lane, &address) in request.addresses.iter().enumerate() {
-        mask |= u32::from(address.wrapping_sub(allocation.base) > last) << lane;
-    }
-    mask & request.mask
-}
-
-/// # Safety
-///
-/// The bytes of each lane in the mask must be readable and aligned to the size of one element.
-unsafe fn read_global(request: &Request, values: &mut Values) {
-    for (element, values) in values.iter_mut().enumerate() {
-        let offset = element as u64 * u64::from(request.size);
-        macro_rules! read {
-            ($atomic:ident) => {
-                for lane in lanes(request.mask) {
-                    let address = (request.addresses[lane] + offset) as *mut _;
-                    // SAFETY: as the caller vouches.
-                    values[lane] = u64::from(unsafe { $atomic::from_ptr(address) }.load(Ordering::Acquire));
-                }
-            };
-        }
-        match request.size {
-            1 => read!(AtomicU8),
-            2 => read!(AtomicU16),
-            4 => read!(AtomicU32),
-            _ => read!(AtomicU64),
-        }
-    }
-}
-
-/// Returns the lanes whose bytes differ from these values.
-///
-/// # Safety
-///
-/// That of [`read_global`].
-unsafe fn changed_global(request: &Request, values: &Values) -> u32 {
-    let mut changed = 0;
-    for (element, values) in values.iter().enumerate() {
-        let offset = element as u64 * u64::from(request.size);
-        macro_rules! compare {
-            ($atomic:ident, $int:ident) => {
-                for lane in lanes(request.mask) {
-                    let address = (request.addresses[lane] + offset) as *mut _;
-                    // SAFETY: as the caller vouches.
-                    let old = unsafe { $atomic::from_ptr(address) }.load(Ordering::Relaxed);
-                    changed |= u32::from(old != values[lane] as $int) << lane;
-                }
-            };
-        }
-        match request.size {
-            1 => compare!(AtomicU8, u8),
-            2 => compare!(AtomicU16, u16),
-            4 => compare!(AtomicU32, u32),
-            _ => compare!(AtomicU64, u64),
-        }
-    }
-    changed
-}
-
-/// # Safety
-///
-/// The bytes of each lane in the mask must be writable and aligned to the size of one element.
-unsafe fn write_global(request: &Request, values: &Values) {
-    for (element, values) in values.iter().enumerate() {
-        let offset = element as u64 * u64::from(request.size);
-        macro_rules! write {
-            ($atomic:ident, $int:ident) => {
-                for lane in lanes(request.mask) {
-                    let address = (request.addresses[lane] + offset) as *mut _;
-                    // SAFETY: as the caller vouches.
-                    unsafe { $atomic::from_ptr(address) }.store(values[lane] as $int, Ordering::Release);
-                }
-            };
-        }
-        match request.size {
-            1 => write!(AtomicU8, u8),
-            2 => write!(AtomicU16, u16),
-            4 => write!(AtomicU32, u32),
-            _ => write!(AtomicU64, u64),
-        }
-    }
-}
-
-/// Atomically replaces a value with `update` of it. Returns the old value.
-///
-/// # Safety
-///
-/// The bytes must be writable and aligned to `size`.
-pub unsafe fn update_global(address: u64, size: u32, update: impl Fn(u64) -> u64) -> u64 {
-    macro_rules! update {
-        ($atomic:ident, $int:ident) => {{
-            // SAFETY: as the caller vouches.
-            let place = unsafe { $atomic::from_ptr(address as *mut _) };
-            let mut old = place.load(Ordering::SeqCst);
-            loop {
-                let new = update(u64::from(old)) as $int;
-                match place.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::SeqCst) {
-                    Ok(old) => break u64::from(old),
-                    Err(now) => old = now,
-                }
-            }
-        }};
-    }
-    match size {
-        1 => update!(AtomicU8, u8),
-        2 => update!(AtomicU16, u16),
-        4 => update!(AtomicU32, u32),
-        _ => update!(AtomicU64, u64),
-    }
-}
-
-/// Reads the values of each lane. The addresses must be in range.
-fn copy_out(memory: &[u8], request: &Request, values: &mut Values) {
-    for (element, values) in values.iter_mut().enumerate() {
-        let offset = element * request.size as usize;
-        macro_rules! read {
-            ($int:ident) => {
-                for lane in lanes(request.mask) {
-                    let at = request.addresses[lane] as usize + offset;
-                    let mut bytes = [0; size_of::<$int>()];
-                    bytes.copy_from_slice(&memory[at..at + size_of::<$int>()]);
-                    values[lane] = u64::from($int::from_le_bytes(bytes));
-                }
-            };
-        }
-        match request.size {
-            1 => read!(u8),
-            2 => read!(u16),
-            4 => read!(u32),
-            _ => read!(u64),
-        }
-    }
-}
-
-/// Writes the values of each lane. The addresses must be in range.
-fn copy_in(memory: &mut [u8], request: &Request, values: &Values) {
-    for (element, values) in values.iter().enumerate() {
-        let offset = element * request.size as usize;
-        macro_rules! write {
-            ($int:ident) => {
-                for lane in lanes(request.mask) {
-                    let at = request.addresses[lane] as usize + offset;
-                    memory[at..at + size_of::<$int>()].copy_from_slice(&(values[lane] as $int).to_le_bytes());
-                }
-            };
-        }
-        match request.size {
-            1 => write!(u8),
-            2 => write!(u16),
-            4 => write!(u32),
-            _ => write!(u64),
-        }
     }
 }

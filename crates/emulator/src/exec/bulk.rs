@@ -12,8 +12,9 @@ use crate::{
 };
 
 use super::{
-    access::{Request, addresses, update_global},
+    access::{Request, addresses},
     block::State,
+    bytes::update_global,
     clocks::{Kind, Moment},
     lanes::{LANES, lanes},
     mbarrier::Landing,
@@ -104,7 +105,7 @@ impl State<'_> {
                     "`cp.async.bulk` of {bytes} bytes from address {from:#x} to {to:#x}; all must be \
                      multiples of {UNIT}"
                 );
-                return Err(self.fault(warp.index, at, 1 << lane, FaultKind::CopyOperand(text)));
+                return Err(self.site.fault(warp.index, at, 1 << lane, FaultKind::CopyOperand(text)));
             }
             match &bulk.way {
                 Way::ToShared(_) => {
@@ -140,9 +141,10 @@ impl State<'_> {
                 // holds.
                 let word = unsafe { AtomicU64::from_ptr((global + offset) as *mut u64) };
                 let word = word.load(Ordering::Acquire).to_le_bytes();
-                self.shared[(shared + offset) as usize..][..8].copy_from_slice(&word);
+                self.site.shared[(shared + offset) as usize..][..8].copy_from_slice(&word);
             }
-            let Some(source) = self.allocation(global, bytes).map(|place| &self.grid.allocations[place])
+            let Some(source) =
+                self.site.allocation(global, bytes).map(|place| &self.site.grid.allocations[place])
             else {
                 continue;
             };
@@ -185,16 +187,16 @@ impl State<'_> {
             for offset in (0..bytes).step_by(size as usize) {
                 let mut word = [0; 8];
                 let from = (shared + offset) as usize;
-                word[..size as usize].copy_from_slice(&self.shared[from..][..size as usize]);
+                word[..size as usize].copy_from_slice(&self.site.shared[from..][..size as usize]);
                 let value = u64::from_le_bytes(word);
                 let update = |old| reduction.map_or(value, |reduction| (reduction.update)(old, value, value));
                 // SAFETY: `touch_global` found the bytes aligned and inside an allocation that the launch
                 // holds.
                 unsafe { update_global(global + offset, size, update) };
             }
-            let target = self.allocation(global, bytes);
+            let target = self.site.allocation(global, bytes);
             if let (Some(target), Some(checks)) = (target, &self.checks) {
-                let target = &self.grid.allocations[target];
+                let target = &self.site.grid.allocations[target];
                 let is_written = |byte: &u64| checks.shadow.is_written((shared + byte) as usize, 1);
                 for byte in (0..bytes).filter(is_written) {
                     target.mark_written(global + byte, 1);
@@ -244,9 +246,9 @@ impl State<'_> {
         let mut writes = checks.shadow.writes(piece.shared as usize, piece.bytes as usize);
         let Some(write) = writes.find(unfenced) else { return Ok(()) };
         let place = (piece.shared, piece.bytes as u32);
-        let first = self.describe(Action::Write, Where::Shared, place, write.thread());
-        let second = self.describe(Action::Read, Where::Shared, place, (warp, lane as u32, at));
-        Err(self.fault(warp, at, 1 << lane, FaultKind::Proxy { first, second }))
+        let first = self.site.describe(Action::Write, Where::Shared, place, write.thread());
+        let second = self.site.describe(Action::Read, Where::Shared, place, (warp, lane as u32, at));
+        Err(self.site.fault(warp, at, 1 << lane, FaultKind::Proxy { first, second }))
     }
 
     /// Runs what orders bulk copies.
@@ -328,8 +330,8 @@ impl State<'_> {
         };
         let place = (shared, bytes as u32);
         let who = (warp.index, copy.lane as u32, copy.at);
-        let first = self.describe(Action::Read, Where::Shared, place, who);
-        let second = self.describe(Action::Write, Where::Shared, place, write.thread());
-        Err(self.fault(warp.index, at, 1 << copy.lane, FaultKind::Unfinished { first, second }))
+        let first = self.site.describe(Action::Read, Where::Shared, place, who);
+        let second = self.site.describe(Action::Write, Where::Shared, place, write.thread());
+        Err(self.site.fault(warp.index, at, 1 << copy.lane, FaultKind::Unfinished { first, second }))
     }
 }

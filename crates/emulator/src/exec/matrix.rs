@@ -7,8 +7,9 @@ use crate::{
 
 use super::{
     access::addresses,
-    block::{State, shown},
+    block::State,
     lanes::{ALL, LANES, Registers, collect, low},
+    reports::shown,
     undefined::Origin,
     warp::Warp,
 };
@@ -138,7 +139,7 @@ impl State<'_> {
         if active != ALL {
             let text =
                 format!("lanes {} of the warp are here, lanes {} are not", shown(active), shown(!active));
-            return Err(self.fault(warp.index, at, active, FaultKind::Aligned(text)));
+            return Err(self.site.fault(warp.index, at, active, FaultKind::Aligned(text)));
         }
         match matrix {
             Matrix::Multiply(multiply) => self.multiply(warp, multiply, at),

@@ -248,13 +248,13 @@ impl State<'_> {
     /// The word at an address of shared memory, which is in bounds.
     pub fn word(&self, address: u64) -> u64 {
         let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.shared[address as usize..][..8]);
+        bytes.copy_from_slice(&self.site.shared[address as usize..][..8]);
         u64::from_le_bytes(bytes)
     }
 
     /// Describes what the mbarrier at an address waits for.
     pub fn missing(&self, address: u64) -> String {
-        let is_inside = address.checked_add(8).is_some_and(|end| end <= self.shared.len() as u64);
+        let is_inside = address.checked_add(8).is_some_and(|end| end <= self.site.shared.len() as u64);
         match Word::unpack(if is_inside { self.word(address) } else { 0 }) {
             Some(Word { pending, expected, bytes, .. }) => {
                 format!(", which lacks {pending} of {expected} arrivals and {bytes} bytes")
@@ -264,7 +264,7 @@ impl State<'_> {
     }
 
     fn set_word(&mut self, address: u64, word: u64) {
-        self.shared[address as usize..][..8].copy_from_slice(&word.to_le_bytes());
+        self.site.shared[address as usize..][..8].copy_from_slice(&word.to_le_bytes());
     }
 
     /// Makes the words at these addresses those of new mbarriers: no other instruction may use them.
@@ -279,7 +279,7 @@ impl State<'_> {
         };
         if let Some(lane) = lanes(active).find(known) {
             let text = "an mbarrier is initialised twice, without `mbarrier.inval` in between".to_owned();
-            return Err(self.fault(warp.index, at, 1 << lane, FaultKind::Mbarrier(text)));
+            return Err(self.site.fault(warp.index, at, 1 << lane, FaultKind::Mbarrier(text)));
         }
         self.write_words(warp, (addresses, active), at)?;
         let Some(checks) = &mut self.checks else { return Ok(()) };
@@ -303,7 +303,7 @@ impl State<'_> {
         at: u32,
     ) -> Result<u64, Box<Fault>> {
         let (index, who) = (warp.index, (warp.index as usize, lane));
-        let wrong = |state: &Self, text| state.fault(index, at, 1 << lane, FaultKind::Mbarrier(text));
+        let wrong = |state: &Self, text| state.site.fault(index, at, 1 << lane, FaultKind::Mbarrier(text));
         let kind = mbarrier.kind;
         if kind == Kind::Init {
             let word = Word::new(operand).map_err(|text| wrong(self, text))?;
@@ -385,16 +385,16 @@ impl State<'_> {
                 "nothing initialised the mbarrier at shared address {address:#x} (`mbarrier.init`), or it is \
                  no longer valid"
             );
-            return Err(self.fault(warp, at, 1 << lane, FaultKind::Mbarrier(text)));
+            return Err(self.site.fault(warp, at, 1 << lane, FaultKind::Mbarrier(text)));
         };
         if let (Some(init), Some(checks)) = (init, &self.checks)
             && !checks.clocks.ordered(&init, warp as usize, lane as u8)
         {
             let place = (address, 8);
-            let describe = |who| self.describe(crate::fault::Action::Atomic, Where::Shared, place, who);
+            let describe = |who| self.site.describe(crate::fault::Action::Atomic, Where::Shared, place, who);
             let first = describe(init.thread());
             let second = describe((warp, lane as u32, at));
-            return Err(self.fault(warp, at, 1 << lane, FaultKind::Race { first, second }));
+            return Err(self.site.fault(warp, at, 1 << lane, FaultKind::Race { first, second }));
         }
         Ok(word)
     }
@@ -429,7 +429,7 @@ impl State<'_> {
     ) -> Result<(), Box<Fault>> {
         let mut word = self.mbarrier_at((warp, lane), address, at)?;
         if let Err(text) = word.expect(-(copy.bytes as i64)) {
-            return Err(self.fault(warp, at, 1 << lane, FaultKind::Mbarrier(text)));
+            return Err(self.site.fault(warp, at, 1 << lane, FaultKind::Mbarrier(text)));
         }
         if copy.bytes > 0
             && let Some(checks) = &mut self.checks

@@ -66,8 +66,8 @@ impl State<'_> {
                 [Ok(file), Ok(function), Ok(message)] => [file, function, message],
                 [Err(fault), ..] | [_, Err(fault), _] | [.., Err(fault)] => return fault,
             };
-            let [bx, by, bz] = self.index;
-            let [x, y, z] = self.grid.thread(warp.index, lane as u32);
+            let [bx, by, bz] = self.site.index;
+            let [x, y, z] = self.site.grid.thread(warp.index, lane as u32);
             let place = format!("{file}:{}: {function}", lines[lane]);
             eprintln!(
                 "{place}: block: [{bx},{by},{bz}], thread: [{x},{y},{z}] Assertion `{message}` failed."
@@ -78,7 +78,7 @@ impl State<'_> {
             };
             first.get_or_insert(format!("{place}: Assertion `{message}` failed{within}"));
         }
-        self.fault(warp.index, at, active, FaultKind::Assert(first.unwrap_or_default()))
+        self.site.fault(warp.index, at, active, FaultKind::Assert(first.unwrap_or_default()))
     }
 }
 

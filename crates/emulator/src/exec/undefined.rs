@@ -132,19 +132,19 @@ impl<'g> State<'g> {
     pub fn carry_of(&self, at: u32) -> Option<&'g Carry> {
         match self.wide {
             Some((_, carries)) => carries[at as usize].as_deref(),
-            None => self.grid.code.instructions[at as usize].carry.as_deref(),
+            None => self.site.grid.code.instructions[at as usize].carry.as_deref(),
         }
     }
 
     fn tracked(&self) -> &'g Tracked {
-        self.wide.map_or(&self.grid.code.tracked, |(tracked, _)| tracked)
+        self.wide.map_or(&self.site.grid.code.tracked, |(tracked, _)| tracked)
     }
 
     /// Tracks nearly all registers of the block from now on, as the block has read shared memory that nothing
     /// wrote, or a lane that has ended. Returns `false` if that cannot be.
     #[cold]
     pub fn widen(&mut self) -> bool {
-        let code = self.grid.code;
+        let code = self.site.grid.code;
         if self.wide.is_none()
             && let Some(wide) = &code.wide
         {
@@ -159,7 +159,7 @@ impl<'g> State<'g> {
         if let Some((tracked, _)) = self.wide
             && !warp.is_wide
         {
-            warp.track(&self.grid.code.tracked, tracked);
+            warp.track(&self.site.grid.code.tracked, tracked);
         }
     }
 
@@ -188,7 +188,7 @@ impl<'g> State<'g> {
         [mask, active]: [u32; 2],
         at: u32,
     ) -> Result<(), Box<Fault>> {
-        let operation = &self.grid.code.instructions[at as usize].operation;
+        let operation = &self.site.grid.code.instructions[at as usize].operation;
         let mut unsure = warp.lanes_of(carry.guard) & mask;
         if unsure != 0 && !matches!(operation, Operation::Lanes(..)) {
             let what = match operation {
@@ -326,24 +326,24 @@ impl<'g> State<'g> {
     ) -> Result<(), Box<Fault>> {
         let register = number.map_or(Undefined::new(0), |number| warp.undefined[number as usize]);
         let origin = register.origin(at);
-        let used = self.grid.place(at);
+        let used = self.site.grid.place(at);
         let kind = match origin.cause {
             Cause::Register => FaultKind::Register { what, used },
             Cause::Shuffle => FaultKind::Shuffle { what, used },
             Cause::Memory(memory, offset, size) => {
                 let who = (warp.index, mask.trailing_zeros(), origin.at);
-                FaultKind::Unwritten(self.describe(Action::Read, memory, (offset, size), who))
+                FaultKind::Unwritten(self.site.describe(Action::Read, memory, (offset, size), who))
             }
         };
-        let fault = self.fault(warp.index, origin.at, mask, kind);
-        if self.grid.settings.allows(&fault) {
+        let fault = self.site.fault(warp.index, origin.at, mask, kind);
+        if self.site.grid.settings.allows(&fault) {
             warp.set_undefined(number, 0, mask, None);
             return Ok(());
         }
         if !matches!(origin.cause, Cause::Memory(Where::Shared | Where::Global, ..)) {
             return Err(fault);
         }
-        self.suspect(fault);
+        self.site.suspect(fault);
         warp.set_undefined(number, 0, mask, None);
         Ok(())
     }
