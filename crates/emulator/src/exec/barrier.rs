@@ -1,16 +1,16 @@
-//! Block barriers, and fences.
+//! Block barriers.
 
 use crate::{
     fault::{Fault, FaultKind},
     program::{
-        code::{Barrier, Operation, Reduce, Reduction, Scope},
+        code::{Barrier, Operation, Reduce, Reduction},
         flow,
     },
 };
 
 use super::{
     block::{Block, State},
-    clocks::{self, Vector, WARPS},
+    hooks::{Event, Hooks},
     lanes::{ALL, LANES},
     warp::{Path, State as Waits, Warp},
 };
@@ -27,12 +27,11 @@ pub struct BarrierState {
     popc: u32,
     all: bool,
     any: bool,
-    pub vector: Vector,
 }
 
 impl BarrierState {
     pub const NONE: BarrierState =
-        BarrierState { arrived: 0, threads: None, popc: 0, all: false, any: false, vector: [0; WARPS + 1] };
+        BarrierState { arrived: 0, threads: None, popc: 0, all: false, any: false };
 
     fn deliver(&self, reduction: &Reduction, warp: &mut Warp, mask: u32) {
         let value = match reduction.kind {
@@ -54,7 +53,6 @@ impl Block<'_> {
                 continue;
             }
             let barrier = *barrier;
-            self.state.counters.barriers += 1;
             self.state.barriers[index] = BarrierState::NONE;
             for warp in &mut self.warps {
                 let mut passes = false;
@@ -76,10 +74,12 @@ impl Block<'_> {
                 if warp.torn {
                     warp.meet();
                 }
-                if passes && let Some(checks) = &mut self.state.checks {
-                    checks.clocks.learn(warp.index as usize, &barrier.vector);
+                if passes {
+                    let State { hooks, site, .. } = &mut self.state;
+                    hooks.order(site, warp, &Event::Pass { barrier: index })?;
                 }
             }
+            self.state.hooks.complete(index);
         }
         Ok(())
     }
@@ -150,17 +150,7 @@ impl State<'_> {
             state.all &= bits == active;
             state.any |= bits != 0;
         }
-        if let Some(checks) = &mut self.checks {
-            // GPUs order relaxed reads at a barrier as by a fence. CUDA's samples rely on it: they find the
-            // last block with `atomicInc` and `__syncthreads`.
-            if self.site.grid.fences {
-                checks.clocks.acquire_seen(warp.index as usize);
-                checks.log.acquire_seen(&checks.clocks, warp.index as usize);
-            }
-            let vector = checks.clocks.contribution(warp.index as usize);
-            checks.log.interrupt(warp.index as usize);
-            clocks::join(&mut state.vector, &vector);
-        }
+        self.hooks.order(&mut self.site, warp, &Event::Arrive { barrier: index as usize })?;
         if active != mask {
             // Lanes that the guard excludes wait behind the barrier.
             warp.diverge(path, active, at, at + 1, at + 1);
@@ -176,16 +166,5 @@ impl State<'_> {
             warp.paths[path].at += 1;
         }
         Ok(())
-    }
-
-    pub fn fence(&mut self, warp: usize, scope: Scope) {
-        if let Some(checks) = &mut self.checks {
-            checks.clocks.fence(warp);
-            checks.log.interrupt(warp);
-            if scope != Scope::Block {
-                checks.log.fence(&checks.clocks, warp);
-            }
-            checks.clocks.time[warp] += 1;
-        }
     }
 }

@@ -1,24 +1,14 @@
 //! A block: schedules its warps.
 
-use std::collections::HashMap;
-
-use crate::{
-    counters::Counters,
-    fault::{Fault, FaultKind},
-    program::undefined::{Carries, Tracked},
-};
+use crate::fault::{Fault, FaultKind};
 
 use super::{
     barrier::{BARRIERS, BarrierState},
-    clocks::{Clocks, Vector, WARPS},
     grid::Grid,
+    hooks::{Done, Hooks, Installed},
     interpret::{POLLS, Stop},
-    log::Log,
-    mbarrier::Objects,
     reports::Reports,
-    shadow::Shadow,
     site::Site,
-    undefined::{Origin, Undefined},
     warp::{NONE, Warp},
 };
 
@@ -37,7 +27,8 @@ pub struct Block<'g> {
 
 /// Where a block is after [`Block::resume`].
 pub enum Progress<'g> {
-    Ended(Box<Done<'g>>),
+    /// With a fault that is reported unless a race in global memory turns out to be its cause.
+    Ended(Box<Done<'g>>, Option<Box<Fault>>),
     /// It has run all its instructions of this turn.
     Goes,
     /// All its warps poll memory.
@@ -50,36 +41,11 @@ pub enum Progress<'g> {
 /// The state of a block without its warps, so that both can be borrowed at once.
 pub struct State<'g> {
     pub site: Site<'g>,
-    pub counters: Counters,
-    pub checks: Option<Checks<'g>>,
+    pub hooks: Installed<'g>,
     pub barriers: [BarrierState; BARRIERS],
     /// Threads that have not exited.
     pub live: u32,
-    /// The registers that are tracked, and what instructions do with them, if nearly all may be undefined.
-    pub wide: Option<(&'g Tracked, &'g Carries)>,
-    /// The origins of undefined values that were stored to shared memory, by address.
-    pub stored_undefined: HashMap<usize, Origin>,
     pub random: Random,
-}
-
-/// The results of a block that has ended.
-pub struct Done<'g> {
-    /// The accesses and events for the search for races.
-    pub log: Option<Log<'g>>,
-    /// A fault that is reported unless a race in global memory turns out to be its cause.
-    pub suspicion: Option<Box<Fault>>,
-}
-
-/// The state of a block's checks.
-pub struct Checks<'g> {
-    pub clocks: Clocks,
-    pub shadow: Shadow,
-    pub log: Log<'g>,
-    pub mbarriers: Objects,
-    /// What was written before a `fence.proxy.async`.
-    pub proxy: Vector,
-    /// Instructions executed so far.
-    pub serial: u32,
 }
 
 /// Why a block does not run on.
@@ -96,30 +62,14 @@ impl<'g> Block<'g> {
             warp.live = grid.lanes_of(index);
             warp
         });
-        let checks = grid.settings.checks.then(|| Checks {
-            clocks: Clocks::new(grid.warps),
-            shadow: Shadow::new(grid.reserved.end, grid.granule),
-            log: Log::new(0, &grid.room),
-            mbarriers: Objects::new(),
-            proxy: [0; WARPS + 1],
-            serial: 0,
-        });
         let state = State {
             site: Site::new(grid),
-            counters: Counters::default(),
-            checks,
+            hooks: Hooks::new(grid),
             barriers: [BarrierState::NONE; BARRIERS],
             live: 0,
-            wide: None,
-            stored_undefined: HashMap::new(),
             random: Random(0),
         };
         Block { warps: warps.collect(), state, has_waited: false, stuck_since: None }
-    }
-
-    /// Returns and resets the counters.
-    pub fn take_counters(&mut self) -> Counters {
-        std::mem::take(&mut self.state.counters)
     }
 
     /// Runs the block until it ends or waits for other blocks; with a seed, for `turn` instructions at most.
@@ -165,9 +115,9 @@ impl<'g> Block<'g> {
             (Err(fault), Some(suspicion)) if !matches!(fault.kind, FaultKind::Race { .. }) => Err(suspicion),
             (Err(fault), _) => Err(fault),
             (Ok(_), suspicion) => {
-                let next = Log::new(0, &self.state.site.grid.room);
-                let log = self.state.checks.as_mut().map(|checks| std::mem::replace(&mut checks.log, next));
-                Ok(Progress::Ended(Box::new(Done { log: log.and_then(Log::finish), suspicion })))
+                let mut done = Box::<Done>::default();
+                self.state.hooks.end_block(&mut done);
+                Ok(Progress::Ended(done, suspicion))
             }
         }
     }
@@ -186,26 +136,10 @@ impl<'g> Block<'g> {
         state.random =
             Random::new(grid.settings.seed.unwrap_or(0) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (self.has_waited, self.stuck_since) = (false, None);
-        state.counters.blocks += 1;
-        state.counters.warps += u64::from(grid.warps);
-        state.wide = None;
-        state.stored_undefined.clear();
-        if let Some(checks) = &mut state.checks {
-            checks.clocks.clear();
-            checks.shadow.clear();
-            // Cooperative groups take their part of it by atomic operations, each warp its bits.
-            checks.shadow.mark_written(grid.reserved.start, grid.reserved.len());
-            checks.log = Log::new(number, &grid.room);
-            checks.mbarriers.clear();
-            checks.proxy.fill(0);
-        }
+        state.hooks.begin_block(&state.site);
         for warp in &mut self.warps {
             grid.enter_block(&mut warp.registers, warp.index, number);
             warp.start(grid.lanes_of(warp.index));
-            if state.checks.is_some() {
-                warp.undefined.clear();
-                warp.undefined.extend(grid.code.tracked.lanes.iter().map(|&lanes| Undefined::new(lanes)));
-            }
         }
     }
 

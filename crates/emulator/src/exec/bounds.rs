@@ -1,10 +1,10 @@
-//! Checks of bounds and alignment. They are always on: an access that passes them touches only memory that the
-//! launch holds.
+//! Checks of bounds and alignment. They are always on: an access that passes them touches only memory that
+//! the launch holds.
 
 use crate::{
-    fault::{Fault, FaultKind, Memory as Where},
+    fault::{Fault, FaultKind},
     memory::Allocation,
-    program::code::WINDOW,
+    program::code::{Space, WINDOW},
 };
 
 use super::{
@@ -16,16 +16,14 @@ use super::{
 
 impl Site<'_> {
     /// Checks bounds, alignment and constant memory.
-    pub fn check_global(&mut self, request: &Request, contiguous: bool) -> Result<(), Box<Fault>> {
-        self.check_aligned(request, Where::Global)?;
+    pub fn check_global(&mut self, request: &Request) -> Result<(), Box<Fault>> {
+        self.check_aligned(request)?;
         let bytes = u64::from(request.bytes);
-        let first = request.addresses[request.mask.trailing_zeros() as usize];
-        let whole = if contiguous { bytes * LANES as u64 } else { bytes };
         let mut left = request.mask;
-        if let Some(place) = self.allocation(first, whole) {
+        if let Some(place) = self.allocation(request.first(), request.whole()) {
             let allocation = &self.grid.allocations[place];
             self.recent = place;
-            left = if contiguous { 0 } else { outside(request, allocation) };
+            left = if request.contiguous { 0 } else { outside(request, allocation) };
             if request.kind.writes() && allocation.is_constant() {
                 return Err(self.read_only(request, request.mask & !left));
             }
@@ -57,7 +55,7 @@ impl Site<'_> {
     fn outside_allocations(&self, request: &Request, lane: usize) -> Box<Fault> {
         let (address, mask) = (request.addresses[lane], 1 << lane);
         if let Some(forbidden) = self.grid.forbidden.iter().find(|allocation| allocation.holds(address, 1)) {
-            let access = self.access(request, mask, Where::Global);
+            let access = self.access(request, mask);
             let (device, owner) = (self.grid.device, forbidden.owner.device);
             return self.fault(
                 request.warp,
@@ -67,7 +65,7 @@ impl Site<'_> {
             );
         }
         let near = self.nearby(address);
-        self.out_of_bounds(request, mask, Where::Global, near)
+        self.out_of_bounds(request, mask, near)
     }
 
     /// Describes what is near an address that is in no allocation.
@@ -95,7 +93,7 @@ impl Site<'_> {
         }
     }
 
-    pub fn check_aligned(&self, request: &Request, memory: Where) -> Result<(), Box<Fault>> {
+    pub fn check_aligned(&self, request: &Request) -> Result<(), Box<Fault>> {
         let low = u64::from(request.bytes) - 1;
         let mut any = 0;
         for &address in request.addresses {
@@ -108,13 +106,16 @@ impl Site<'_> {
         if wrong == 0 {
             return Ok(());
         }
-        let access = self.access(request, wrong, memory);
+        let access = self.access(request, wrong);
         Err(self.fault(request.warp, request.at, wrong, FaultKind::Misaligned(access)))
     }
 
     /// Checks bounds and alignment in a memory of `bytes` bytes.
-    pub fn check_range(&self, request: &Request, bytes: u64, memory: Where) -> Result<(), Box<Fault>> {
-        self.check_aligned(request, memory)?;
+    pub fn check_range(&self, request: &Request, bytes: u64) -> Result<(), Box<Fault>> {
+        self.check_aligned(request)?;
+        if request.contiguous && request.first() <= bytes.saturating_sub(request.whole()) {
+            return Ok(());
+        }
         let needed = u64::from(request.bytes);
         let wrong = lanes(request.mask)
             .filter(|&lane| request.addresses[lane].checked_add(needed).is_none_or(|end| end > bytes))
@@ -122,15 +123,28 @@ impl Site<'_> {
         if wrong == 0 {
             return Ok(());
         }
-        let near = match memory {
-            Where::Shared => format!("the block has {bytes} bytes of shared memory"),
-            Where::Local => format!("a thread has {bytes} bytes of local memory"),
+        let near = match request.space {
+            Space::Shared => format!("the block has {bytes} bytes of shared memory"),
+            Space::Local => format!("a thread has {bytes} bytes of local memory"),
             _ => {
                 let all = self.grid.kernel.param_bytes;
                 format!("the launch gave {bytes} of the {all} bytes of the kernel's parameters")
             }
         };
-        Err(self.out_of_bounds(request, wrong, memory, near))
+        Err(self.out_of_bounds(request, wrong, near))
+    }
+
+    /// Checks bounds and alignment in shared memory.
+    pub fn check_shared(&self, request: &Request) -> Result<(), Box<Fault>> {
+        let reserved = &self.grid.reserved;
+        let is_reserved = |lane: usize| {
+            let within = request.addresses[lane].checked_sub(reserved.start as u64);
+            within.is_some_and(|at| at <= (reserved.len() as u64).saturating_sub(request.bytes.into()))
+        };
+        if reserved.is_empty() || !lanes(request.mask).all(is_reserved) {
+            self.check_range(request, self.grid.shared_bytes as u64)?;
+        }
+        Ok(())
     }
 
     /// Checks that the addresses are in the threads' own local memory.
@@ -146,7 +160,7 @@ impl Site<'_> {
             let window = address.wrapping_add(1 << 31) & !(WINDOW - 1);
             if let Some((block, thread)) = self.grid.local_owner(window, self.number) {
                 let at = Request { addresses: &[address.wrapping_sub(window); LANES], ..*request };
-                let access = self.access(&at, 1 << lane, Where::Local);
+                let access = self.access(&at, 1 << lane);
                 let kind = FaultKind::OtherThread { access, block, thread };
                 return Err(self.fault(request.warp, request.at, 1 << lane, kind));
             }
@@ -158,7 +172,7 @@ impl Site<'_> {
     pub fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Box<Fault>> {
         let bytes = self.grid.kernel.local_bytes as u64;
         self.check_own(request)?;
-        self.check_range(request, bytes, Where::Local)?;
+        self.check_range(request, bytes)?;
         Ok(std::array::from_fn(|lane| {
             request.addresses[lane].wrapping_add(lane as u64 * bytes).min(warp.local.len() as u64)
         }))

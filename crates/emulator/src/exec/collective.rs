@@ -8,6 +8,7 @@ use crate::{
 
 use super::{
     block::State,
+    hooks::{Event, Hooks},
     lanes::{ALL, Bank, LANES, Register, Registers, collect, lanes},
     reports::shown,
     warp::{Path, State as Waits, Warp},
@@ -134,30 +135,17 @@ impl State<'_> {
         at: u32,
     ) -> Result<(), Box<Fault>> {
         if collective.kind.is_barrier() {
-            if let Some(checks) = &mut self.checks {
-                let part = (active != warp.live).then_some(active);
-                checks.clocks.warp_barrier(warp.index as usize, part);
-                checks.log.interrupt(warp.index as usize);
-                if let Some(part) = part {
-                    checks.log.warp_barrier(&checks.clocks, warp.index as usize, part);
-                }
-            }
-            return Ok(());
+            let event = Event::WarpBarrier { lanes: active, whole: active == warp.live };
+            return self.hooks.order(&mut self.site, warp, &event);
         }
         if let CollectiveKind::Matrix(matrix) = &collective.kind {
             return self.matrix(warp, matrix, active, at);
         }
         let outside = run(&mut warp.registers, collective, active);
-        if outside == 0 || self.checks.is_none() {
+        if outside == 0 {
             return Ok(());
         }
-        if !matches!(collective.kind, CollectiveKind::Shuffle(Shuffle::Up | Shuffle::Down)) {
-            let text = format!("lanes {} shuffle from lanes that do not take part", shown(outside));
-            return Err(self.site.fault(warp.index, at, outside, FaultKind::Mask(text)));
-        }
-        // Scans and sums over part of a warp read past its end, and drop the value.
-        self.carry_shuffled(warp, outside, at);
-        Ok(())
+        self.hooks.shuffled(&mut self.site, warp, collective, outside, at)
     }
 }
 

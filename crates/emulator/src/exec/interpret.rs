@@ -10,6 +10,7 @@ use crate::{
 
 use super::{
     block::State,
+    hooks::{Bulk, Event, Hooks},
     lanes::{ALL, LANES, Register, lanes},
     warp::{Path, State as Waits, Warp},
 };
@@ -28,7 +29,6 @@ pub enum Stop {
 impl State<'_> {
     /// Runs a warp for at most `turn` instructions.
     pub fn run(&mut self, warp: &mut Warp, turn: u32) -> Result<Stop, Box<Fault>> {
-        let may_be_undefined = !self.site.grid.code.tracked.lanes.is_empty();
         let mut left = turn;
         let stop = loop {
             if left == 0 {
@@ -49,8 +49,8 @@ impl State<'_> {
                 }
                 break Stop::Blocked;
             };
-            self.follow(warp);
-            match self.checks.is_some() && (may_be_undefined || self.wide.is_some()) {
+            self.hooks.resume(&self.site, warp);
+            match self.hooks.follows() {
                 true => self.run_path::<true>(warp, path, &mut left)?,
                 false => self.run_path::<false>(warp, path, &mut left)?,
             }
@@ -68,9 +68,9 @@ impl State<'_> {
         Ok(stop)
     }
 
-    /// Runs a path until it ends, diverges, waits, or uses up its turn. `CARRIES` says whether to track
-    /// undefined registers.
-    fn run_path<const CARRIES: bool>(
+    /// Runs a path until it ends, diverges, waits, or uses up its turn. `FOLLOWS` says whether to
+    /// tell the hooks of each instruction.
+    fn run_path<const FOLLOWS: bool>(
         &mut self,
         warp: &mut Warp,
         path: usize,
@@ -93,17 +93,13 @@ impl State<'_> {
             }
             *left -= 1;
             let Instruction { guard, operation, .. } = &instructions[at as usize];
-            let carry = if CARRIES { self.carry_of(at) } else { None };
             let active = if *guard == Guard::NONE {
                 mask
             } else {
                 mask & (warp.registers.predicate[guard.predicate as usize] ^ guard.negated)
             };
             active_lanes += u64::from(active.count_ones());
-            if CARRIES
-                && let Some(carry) = carry
-                && let Err(fault) = self.carry(warp, carry, [mask, active], at)
-            {
+            if FOLLOWS && let Err(fault) = self.hooks.instruction(&mut self.site, warp, [mask, active], at) {
                 break Err(fault);
             }
             match operation {
@@ -114,13 +110,12 @@ impl State<'_> {
                     at += 1;
                 }
                 Operation::Branch { target, join } => {
-                    self.counters.branches += 1;
+                    self.hooks.branched(active != mask && active != 0);
                     if active == mask {
                         at = *target;
                     } else if active == 0 {
                         at += 1;
                     } else {
-                        self.counters.divergent_branches += 1;
                         warp.diverge(path, active, *target, at + 1, *join);
                         break Ok(());
                     }
@@ -131,15 +126,9 @@ impl State<'_> {
                     {
                         break Err(fault);
                     }
-                    // (The block may have begun to track more registers just now.)
-                    let widens = !CARRIES && self.wide.is_some();
-                    if (CARRIES || widens)
-                        && let Some(carry) = self.carry_of(at)
-                    {
-                        warp.carry_loaded(carry, load, at);
-                    }
                     at += 1;
-                    if widens {
+                    // Hooks may follow the block from here on.
+                    if !FOLLOWS && self.hooks.follows() {
                         warp.paths[path].at = at;
                         break Ok(());
                     }
@@ -153,9 +142,6 @@ impl State<'_> {
                         && let Err(fault) = self.store(warp, store, active, at)
                     {
                         break Err(fault);
-                    }
-                    if CARRIES && carry.is_some() {
-                        warp.void = Default::default();
                     }
                     at += 1;
                 }
@@ -193,7 +179,11 @@ impl State<'_> {
                 }
                 Operation::Group(group) => {
                     if active != 0
-                        && let Err(fault) = self.group(warp, *group, active, at)
+                        && let Err(fault) = self.hooks.order(
+                            &mut self.site,
+                            warp,
+                            &Event::Bulk(Bulk::Group { group: *group, lanes: active, at }),
+                        )
                     {
                         break Err(fault);
                     }
@@ -211,13 +201,17 @@ impl State<'_> {
                 }
                 Operation::Fence(scope) => {
                     if active != 0 {
-                        self.fence(warp.index as usize, *scope);
+                        let event = Event::Fence(*scope);
+                        if let Err(fault) = self.hooks.order(&mut self.site, warp, &event) {
+                            break Err(fault);
+                        }
                     }
                     at += 1;
                 }
                 Operation::Exit => {
-                    if !warp.bulk.is_empty()
-                        && let Err(fault) = self.exit_with_bulk(warp, active, at)
+                    let event = Event::Exit { lanes: active, at };
+                    if active != 0
+                        && let Err(fault) = self.hooks.order(&mut self.site, warp, &event)
                     {
                         break Err(fault);
                     }
@@ -243,11 +237,17 @@ impl State<'_> {
                     at += 1;
                 }
                 Operation::Commit => {
-                    self.commit(warp, active);
+                    let event = Event::Commit { lanes: active };
+                    if let Err(fault) = self.hooks.order(&mut self.site, warp, &event) {
+                        break Err(fault);
+                    }
                     at += 1;
                 }
                 Operation::Wait(groups) => {
-                    self.wait(warp, *groups, active);
+                    let event = Event::Wait { groups: *groups, lanes: active };
+                    if let Err(fault) = self.hooks.order(&mut self.site, warp, &event) {
+                        break Err(fault);
+                    }
                     at += 1;
                 }
                 Operation::Print(print) => {
@@ -298,7 +298,7 @@ impl State<'_> {
                         break Err(fault);
                     }
                     match self.collective(warp, path, active, collective) {
-                        Ok(true) if !CARRIES && self.wide.is_some() => {
+                        Ok(true) if !FOLLOWS && self.hooks.follows() => {
                             warp.paths[path].at = at + 1;
                             break Ok(());
                         }
@@ -311,8 +311,7 @@ impl State<'_> {
         };
         let issued = u64::from(start - *left);
         self.site.issued += issued;
-        self.counters.warp_instructions += issued;
-        self.counters.lane_instructions += active_lanes;
+        self.hooks.issued(issued, active_lanes);
         result
     }
 
@@ -336,7 +335,6 @@ impl State<'_> {
         active: u32,
         (index, targets, join): (Register, &[u32], u32),
     ) -> Result<(), Box<Fault>> {
-        self.counters.branches += 1;
         let Path { at, mask, .. } = warp.paths[path];
         let indices = warp.registers.wide(index);
         let mut groups: Vec<(u32, u32)> = Vec::new();
@@ -357,11 +355,11 @@ impl State<'_> {
                 }
             }
         }
+        self.hooks.branched(groups.len() > 1);
         if let [(target, _)] = groups[..] {
             warp.paths[path].at = target;
             return Ok(());
         }
-        self.counters.divergent_branches += 1;
         // Each step splits one group off from the rest.
         for pair in groups.windows(2) {
             let ((target, lanes), next) = (pair[0], pair[1].0);

@@ -28,8 +28,6 @@ impl State<'_> {
             [print.format, print.arguments].map(|register| warp.registers.wide(register));
         let mut output = Vec::new();
         let mut results = [NO_FORMAT; LANES];
-        // On a GPU the host reads these texts, so the reads do not count as the kernel's.
-        let counters = self.counters;
         let mut before = None;
         for lane in lanes(active).filter(|&lane| formats[lane] != 0) {
             let address = formats[lane];
@@ -41,7 +39,6 @@ impl State<'_> {
             results[lane] = write(&format, &mut arguments, &mut output)? as u64;
             before = Some((address, format));
         }
-        self.counters = counters;
         // A closed standard output is not the kernel's fault.
         let mut stdout = std::io::stdout().lock();
         _ = stdout.write_all(&output).and_then(|()| stdout.flush());

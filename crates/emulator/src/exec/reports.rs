@@ -79,10 +79,11 @@ impl Reports {
 }
 
 impl Site<'_> {
-    pub fn access(&self, request: &Request, mask: u32, memory: Where) -> Box<Access> {
+    /// Describes the access of the first lane of a mask, for a fault.
+    pub fn access(&self, request: &Request, mask: u32) -> Box<Access> {
         let lane = mask.trailing_zeros();
         let place = (request.addresses[lane as usize], request.bytes);
-        self.describe(request.action(), memory, place, (request.warp, lane, request.at))
+        self.describe(request.action(), request.memory(), place, (request.warp, lane, request.at))
     }
 
     pub fn fault(&self, warp: u32, at: u32, mask: u32, kind: FaultKind) -> Box<Fault> {
@@ -120,13 +121,22 @@ impl Site<'_> {
         })
     }
 
+    /// The fault of a lane that uses what is no mbarrier.
+    pub fn no_mbarrier(&self, warp: u32, (lane, address): (usize, u64), at: u32) -> Box<Fault> {
+        let text = format!(
+            "nothing initialised the mbarrier at shared address {address:#x} (`mbarrier.init`), or it is no \
+             longer valid"
+        );
+        self.fault(warp, at, 1 << lane, FaultKind::Mbarrier(text))
+    }
+
     pub fn read_only(&self, request: &Request, mask: u32) -> Box<Fault> {
-        let access = self.access(request, mask, Where::Global);
+        let access = self.access(request, mask);
         self.fault(request.warp, request.at, mask, FaultKind::ReadOnly(access))
     }
 
-    pub fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Box<Fault> {
-        let access = self.access(request, mask, memory);
+    pub fn out_of_bounds(&self, request: &Request, mask: u32, near: String) -> Box<Fault> {
+        let access = self.access(request, mask);
         self.fault(request.warp, request.at, mask, FaultKind::OutOfBounds { access, near })
     }
 
