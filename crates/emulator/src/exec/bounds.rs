@@ -113,7 +113,10 @@ impl Site<'_> {
     /// Checks bounds and alignment in a memory of `bytes` bytes.
     pub fn check_range(&self, request: &Request, bytes: u64) -> Result<(), Box<Fault>> {
         self.check_aligned(request)?;
-        if request.contiguous && request.first() <= bytes.saturating_sub(request.whole()) {
+        if request.contiguous
+            && let Some(last) = bytes.checked_sub(request.whole())
+            && request.first() <= last
+        {
             return Ok(());
         }
         let needed = u64::from(request.bytes);
