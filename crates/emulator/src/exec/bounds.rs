@@ -113,16 +113,10 @@ impl Site<'_> {
     /// Checks bounds and alignment in a memory of `bytes` bytes.
     pub fn check_range(&self, request: &Request, bytes: u64) -> Result<(), Box<Fault>> {
         self.check_aligned(request)?;
-        if request.contiguous
-            && let Some(last) = bytes.checked_sub(request.whole())
-            && request.first() <= last
-        {
-            return Ok(());
-        }
-        let needed = u64::from(request.bytes);
-        let wrong = lanes(request.mask)
-            .filter(|&lane| request.addresses[lane].checked_add(needed).is_none_or(|end| end > bytes))
-            .fold(0, |mask, lane| mask | 1 << lane);
+        let wrong = match bytes.checked_sub(u64::from(request.bytes)) {
+            Some(last) => collect(|lane| request.addresses[lane] > last) & request.mask,
+            None => request.mask,
+        };
         if wrong == 0 {
             return Ok(());
         }

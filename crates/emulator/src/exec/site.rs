@@ -1,4 +1,4 @@
-//! The block whose instructions run: what the interpreter and its checks share.
+//! The block whose instructions run: what the interpreter and the hooks share.
 
 use crate::fault::Fault;
 

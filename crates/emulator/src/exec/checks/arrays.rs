@@ -28,10 +28,12 @@ impl<'g> Hooks<'g> for Arrays {
         request: &Request,
         _values: &Values,
     ) -> Result<(), Box<Fault>> {
-        match site.grid.code.arrays.of(request.at) {
-            Some(array) if request.space == Space::Shared => check(site, request, array),
-            _ => Ok(()),
+        if request.space == Space::Shared
+            && let Some(array) = site.grid.code.arrays.of(request.at)
+        {
+            return check(site, request, array);
         }
+        Ok(())
     }
 }
 

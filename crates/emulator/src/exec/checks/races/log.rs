@@ -14,8 +14,8 @@ use super::{
     search::Span,
 };
 
-/// The bytes that a launch's logs may still take, including what [`search::find`](super::search::find) derives
-/// from them.
+/// The bytes that a launch's logs may still take, including what [`search::find`](super::search::find)
+/// derives from them.
 ///
 /// When they are spent, nothing more is logged. The accesses logged so far lack no ordering, because what
 /// orders two accesses comes before the second.
