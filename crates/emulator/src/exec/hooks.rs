@@ -41,7 +41,7 @@ pub struct Done<'g> {
 
 /// What the blocks of a launch leave to the search at its end.
 pub struct Left<'a, 'g> {
-    /// Those of the blocks.
+    /// The logs of its blocks.
     pub logs: Vec<Log<'g>>,
     pub reports: &'a mut Reports,
     /// Takes the memory that the launch accessed, if that is wanted.
@@ -294,5 +294,43 @@ hooks! {
         fn shuffled(site: &mut Site<'g>, warp: &Warp, collective: &Collective, outside: u32, at: u32);
         /// A matrix instruction has got this far.
         fn matrix(site: &mut Site<'g>, warp: &Warp, step: &matrix::Step, at: u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The barriers that a block has completed. It follows the block from the first one on.
+    #[derive(Default)]
+    struct Barriers(Vec<usize>);
+
+    impl<'g> Hooks<'g> for Barriers {
+        fn new(_grid: &'g Grid<'g>) -> Self {
+            Barriers::default()
+        }
+
+        fn follows(&self) -> bool {
+            !self.0.is_empty()
+        }
+
+        fn complete(&mut self, barrier: usize) {
+            self.0.push(barrier);
+        }
+    }
+
+    #[test]
+    fn an_event_reaches_all_hooks_that_are_present() {
+        let mut hooks = (Barriers::default(), (None::<Barriers>, Some(Barriers::default())));
+        hooks.branched(true);
+        assert!(!hooks.follows());
+        hooks.complete(3);
+        hooks.complete(1);
+        assert_eq!((hooks.0.0, hooks.1.1.map(|barriers| barriers.0)), (vec![3, 1], Some(vec![3, 1])));
+
+        let mut last = (Barriers::default(), Some(Barriers(vec![2])));
+        assert!(last.follows());
+        last.1 = None;
+        assert!(!last.follows());
     }
 }
