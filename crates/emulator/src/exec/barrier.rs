@@ -150,7 +150,7 @@ impl State<'_> {
             state.all &= bits == active;
             state.any |= bits != 0;
         }
-        self.hooks.order(&mut self.site, warp, &Event::Arrive { barrier: index as usize })?;
+        self.tell(warp, &Event::Arrive { barrier: index as usize })?;
         if active != mask {
             // Lanes that the guard excludes wait behind the barrier.
             warp.diverge(path, active, at, at + 1, at + 1);

@@ -178,7 +178,7 @@ impl State<'_> {
     }
 
     fn tell_bulk(&mut self, warp: &Warp, event: Of) -> Result<(), Box<Fault>> {
-        self.hooks.order(&mut self.site, warp, &Event::Bulk(event))
+        self.tell(warp, &Event::Bulk(event))
     }
 
     /// Checks the two accesses to a piece: the one that reads, then the one that writes.

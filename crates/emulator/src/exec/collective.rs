@@ -136,7 +136,7 @@ impl State<'_> {
     ) -> Result<(), Box<Fault>> {
         if collective.kind.is_barrier() {
             let event = Event::WarpBarrier { lanes: active, whole: active == warp.live };
-            return self.hooks.order(&mut self.site, warp, &event);
+            return self.tell(warp, &event);
         }
         if let CollectiveKind::Matrix(matrix) = &collective.kind {
             return self.matrix(warp, matrix, active, at);

@@ -69,6 +69,6 @@ impl State<'_> {
         let request = Request { addresses: &to, mask: active, space: Space::Shared, ..request }.stored();
         self.write(warp, &request, values)?;
         let event = Event::Copy { lanes: active, to: &to, bytes: copy.size, at };
-        self.hooks.order(&mut self.site, warp, &event)
+        self.tell(warp, &event)
     }
 }

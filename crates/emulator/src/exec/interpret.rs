@@ -178,12 +178,9 @@ impl State<'_> {
                     at += 1;
                 }
                 Operation::Group(group) => {
+                    let event = Bulk::Group { group: *group, lanes: active, at };
                     if active != 0
-                        && let Err(fault) = self.hooks.order(
-                            &mut self.site,
-                            warp,
-                            &Event::Bulk(Bulk::Group { group: *group, lanes: active, at }),
-                        )
+                        && let Err(fault) = self.tell(warp, &Event::Bulk(event))
                     {
                         break Err(fault);
                     }
@@ -201,17 +198,15 @@ impl State<'_> {
                 }
                 Operation::Fence(scope) => {
                     if active != 0 {
-                        let event = Event::Fence(*scope);
-                        if let Err(fault) = self.hooks.order(&mut self.site, warp, &event) {
+                        if let Err(fault) = self.tell(warp, &Event::Fence(*scope)) {
                             break Err(fault);
                         }
                     }
                     at += 1;
                 }
                 Operation::Exit => {
-                    let event = Event::Exit { lanes: active, at };
                     if active != 0
-                        && let Err(fault) = self.hooks.order(&mut self.site, warp, &event)
+                        && let Err(fault) = self.tell(warp, &Event::Exit { lanes: active, at })
                     {
                         break Err(fault);
                     }
@@ -237,15 +232,14 @@ impl State<'_> {
                     at += 1;
                 }
                 Operation::Commit => {
-                    let event = Event::Commit { lanes: active };
-                    if let Err(fault) = self.hooks.order(&mut self.site, warp, &event) {
+                    if let Err(fault) = self.tell(warp, &Event::Commit { lanes: active }) {
                         break Err(fault);
                     }
                     at += 1;
                 }
                 Operation::Wait(groups) => {
                     let event = Event::Wait { groups: *groups, lanes: active };
-                    if let Err(fault) = self.hooks.order(&mut self.site, warp, &event) {
+                    if let Err(fault) = self.tell(warp, &event) {
                         break Err(fault);
                     }
                     at += 1;
@@ -313,6 +307,12 @@ impl State<'_> {
         self.site.issued += issued;
         self.hooks.issued(issued, active_lanes);
         result
+    }
+
+    /// Tells the hooks of an event. Not inlined, to keep the loop over instructions small.
+    #[inline(never)]
+    pub fn tell(&mut self, warp: &Warp, event: &Event) -> Result<(), Box<Fault>> {
+        self.hooks.order(&mut self.site, warp, event)
     }
 
     /// The fault of a call of an address at which there is no function.

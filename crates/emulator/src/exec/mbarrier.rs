@@ -11,7 +11,7 @@ use crate::{
 use super::{
     block::State,
     bulk::Transfer,
-    hooks::{Event, Hooks, Mbarrier as At},
+    hooks::{Event, Mbarrier as At},
     lanes::{LANES, lanes},
     warp::Warp,
 };
@@ -172,7 +172,7 @@ impl State<'_> {
     }
 
     fn at_mbarrier(&mut self, warp: &Warp, event: At) -> Result<(), Box<Fault>> {
-        self.hooks.order(&mut self.site, warp, &Event::Mbarrier(event))
+        self.tell(warp, &Event::Mbarrier(event))
     }
 
     /// Runs an operation by one lane. Returns the state or the predicate.
