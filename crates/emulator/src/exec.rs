@@ -1,9 +1,9 @@
 //! Launches: distributes blocks over CPU threads, and interprets one warp instruction at a time.
 //!
-//! [`order`] chooses which block runs, [`block`] which of its warps, and [`interpret`] runs the warp.
-//! [`access`], [`barrier`], [`collective`] and others run one kind of instruction each. They find what no GPU
-//! could run, such as accesses out of [`bounds`], and tell [`hooks`] of the rest: [`counting`] counts, and
-//! [`checks`] look for races and unwritten memory.
+//! `order` chooses which block runs, `block` which of its warps, and `interpret` runs the warp.
+//! `access`, `barrier`, `collective` and others run one kind of instruction each. They find what no GPU
+//! could run, such as accesses out of `bounds`, and tell `hooks` of the rest: `counting` counts, and
+//! `checks` look for races and unwritten memory.
 
 mod access;
 mod barrier;
