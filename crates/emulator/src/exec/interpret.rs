@@ -197,10 +197,10 @@ impl State<'_> {
                     at += 1;
                 }
                 Operation::Fence(scope) => {
-                    if active != 0 {
-                        if let Err(fault) = self.tell(warp, &Event::Fence(*scope)) {
-                            break Err(fault);
-                        }
+                    if active != 0
+                        && let Err(fault) = self.tell(warp, &Event::Fence(*scope))
+                    {
+                        break Err(fault);
                     }
                     at += 1;
                 }
