@@ -1,29 +1,36 @@
 //! Launches: distributes blocks over CPU threads, and interprets one warp instruction at a time.
+//!
+//! `order` chooses which block runs, `block` which of its warps, and `interpret` runs the warp.
+//! `access`, `barrier`, `collective` and others run one kind of instruction each. They find what no GPU
+//! could run, such as accesses out of `bounds`, and tell `hooks` of the rest: `counting` counts, and
+//! `checks` look for races and unwritten memory.
 
 mod access;
-mod asynchronous;
+mod barrier;
 mod block;
+mod bounds;
 mod bulk;
-mod clocks;
+mod bytes;
+mod checks;
 mod collective;
+mod copy;
 mod counting;
 mod grid;
+mod hooks;
+mod interpret;
 pub(crate) mod lanes;
-mod log;
 mod matrix;
 mod mbarrier;
 mod order;
 mod print;
-mod race;
 mod reports;
-mod shadow;
+mod site;
 #[cfg(test)]
 mod tests;
-mod undefined;
+mod waiting;
 mod warp;
 
 use std::collections::HashMap;
-use std::sync::Once;
 use std::time::Duration;
 
 use crate::{
@@ -36,12 +43,10 @@ use crate::{
     ptx::ast::Space,
 };
 
-pub(crate) use self::clocks::Kind;
+pub(crate) use self::access::Kind;
 use self::grid::Grid;
+use self::hooks::{Hooks, Installed, Left};
 use self::reports::Reports;
-
-/// Guards the message that races are looked for only in part of a launch.
-static PART: Once = Once::new();
 
 /// The most blocks that an H200 holds at a time.
 pub const MOST_RESIDENT: u64 = 132 * 32;
@@ -253,22 +258,9 @@ pub(crate) fn run(
         (Some((block, _)), Some((earlier, suspicion))) if earlier < block => Err(suspicion),
         (Some((_, fault)), _) => Err(fault),
         (None, suspicion) => {
-            if settings.checks && grid.room.is_spent() {
-                let (name, bytes) = (&kernel.name, settings.race_log_bytes);
-                PART.call_once(|| {
-                    eprintln!(
-                        "kernel {name}: its accesses to global memory do not fit in Settings::race_log_bytes \
-                         ({bytes}); only the first ones are checked for races"
-                    )
-                });
-            }
-            let searched = race::find(&grid, &mut logs, &mut reports);
-            if searched.is_ok()
-                && suspicion.is_none()
-                && let Some(touches) = &mut findings.touches
-            {
-                *touches = race::touches(&grid, &logs);
-            }
+            let touches = findings.touches.as_mut().filter(|_| suspicion.is_none());
+            let mut left = Left { logs, reports: &mut reports, touches };
+            let searched = Installed::end_launch(&grid, &mut left);
             searched.and_then(|()| suspicion.map_or(Ok(counters), |(_, fault)| Err(fault)))
         }
     };

@@ -1,28 +1,22 @@
-//! Loads, stores and atomics, with their checks.
+//! Loads, stores and atomics.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
-};
+use std::ops::Range;
 
 use crate::{
-    fault::{Action, Fault, FaultKind, Memory as Where, readable},
-    memory::Allocation,
-    program::arrays::Array,
+    fault::{Action, Fault, Memory as Where},
     program::code::{
-        Address, AsyncCopy, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Operation, Order, PARAM_WINDOW,
-        SHARED_WINDOW, Scope, Space, Store, WINDOW,
+        Address, Atomic, LOCAL_WINDOW, LOCAL_WINDOWS, Load, Order, PARAM_WINDOW, SHARED_WINDOW, Space, Store,
+        WINDOW,
     },
 };
 
 use super::{
     block::State,
-    clocks::{Kind, Moment},
-    counting::{bank_conflicts, sectors},
-    lanes::{ALL, Bank, LANES, Registers, collect, lanes},
-    log::Accessed,
-    reports::Conflict,
-    warp::{InFlight, Warp},
+    bytes::{copy_in, copy_out, read_global, update_global, write_global},
+    hooks::Hooks,
+    lanes::{ALL, Bank, LANES, Registers, lanes},
+    site::Site,
+    warp::Warp,
 };
 
 /// An access by some lanes of a warp.
@@ -30,6 +24,8 @@ use super::{
 pub struct Request<'a> {
     pub addresses: &'a [u64; LANES],
     pub mask: u32,
+    /// The memory that the addresses name.
+    pub space: Space,
     /// Bytes of one element. `bytes` covers all elements of a lane.
     pub size: u32,
     pub bytes: u32,
@@ -40,10 +36,41 @@ pub struct Request<'a> {
     pub is_strong: bool,
     /// Whether the access returns the old value.
     pub reads: bool,
+    /// Whether all lanes take part and their bytes are consecutive. Known in global and shared memory.
+    pub contiguous: bool,
+    pub count: Count,
     pub at: u32,
     pub warp: u32,
-    /// The warp's clock before the access. A release also orders the access that makes it.
-    pub time: u32,
+}
+
+/// How an access counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// As a request of its instruction.
+    Request,
+    /// As the rest of a request.
+    Rest,
+    /// Not at all.
+    Nothing,
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    AtomicRead,
+    AtomicWrite,
+}
+
+impl Kind {
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Kind::AtomicRead | Kind::AtomicWrite)
+    }
+
+    pub fn writes(self) -> bool {
+        matches!(self, Kind::Write | Kind::AtomicWrite)
+    }
 }
 
 impl Request<'_> {
@@ -58,16 +85,32 @@ impl Request<'_> {
             Order::Volatile => kind(self.order, space, self.is_strong, self.kind.writes()),
             _ => self.kind,
         };
-        Request { addresses, mask, kind, ..*self }
+        Request { addresses, mask, space, kind, ..*self }
+    }
+
+    /// The first lane's address.
+    pub fn first(&self) -> u64 {
+        self.addresses[self.mask.trailing_zeros() as usize]
+    }
+
+    /// The bytes from there that the access has in one piece: those of all lanes, or of one.
+    pub fn whole(&self) -> u64 {
+        let lanes = if self.contiguous { LANES as u64 } else { 1 };
+        u64::from(self.bytes) * lanes
+    }
+
+    /// The elements of a lane.
+    pub fn elements(&self) -> usize {
+        (self.bytes / self.size) as usize
     }
 
     /// The byte offsets of one element of a lane.
-    fn range(&self, lane: usize, element: usize) -> Range<usize> {
+    pub fn range(&self, lane: usize, element: usize) -> Range<usize> {
         let start = self.addresses[lane] as usize + element * self.size as usize;
         start..start + self.size as usize
     }
 
-    fn action(&self) -> Action {
+    pub fn action(&self) -> Action {
         match self.kind {
             Kind::Read => Action::Read,
             Kind::Write => Action::Write,
@@ -75,49 +118,73 @@ impl Request<'_> {
         }
     }
 
-    /// Whether all lanes take part and their bytes are consecutive.
-    fn is_contiguous(&self) -> bool {
+    /// The memory, as faults name it.
+    pub fn memory(&self) -> Where {
+        match self.space {
+            Space::Generic | Space::Global => Where::Global,
+            Space::Shared => Where::Shared,
+            Space::Local => Where::Local,
+            Space::Param => Where::Param,
+        }
+    }
+
+    /// Finds whether the access is contiguous.
+    fn measured(&self) -> Self {
         let first = self.addresses[0];
         let bytes = u64::from(self.bytes);
         let mut differs = 0;
         for (lane, &address) in self.addresses.iter().enumerate() {
             differs |= address ^ first.wrapping_add(lane as u64 * bytes);
         }
-        differs == 0 && self.mask == ALL
+        Request { contiguous: differs == 0 && self.mask == ALL, ..*self }
     }
 }
-
-/// Instructions that a block may still run after a read of unwritten memory: garbage can make it loop
-/// forever.
-const AFTERMATH: u64 = 1 << 22;
 
 /// Values by element, then by lane.
 pub type Values = [[u64; LANES]];
 
+/// A weak load of `count` elements of `size` bytes per lane.
+pub fn weak_read<'a>(
+    warp: &Warp,
+    (space, addresses, mask): (Space, &'a [u64; LANES], u32),
+    (size, count): (u32, u32),
+    at: u32,
+) -> Request<'a> {
+    Request {
+        addresses,
+        mask,
+        space,
+        size,
+        bytes: size * count,
+        order: Order::Weak,
+        kind: Kind::Read,
+        is_strong: false,
+        reads: true,
+        contiguous: false,
+        count: Count::Request,
+        at,
+        warp: warp.index,
+    }
+}
+
 impl State<'_> {
     pub fn load(&mut self, warp: &mut Warp, load: &Load, active: u32, at: u32) -> Result<(), Box<Fault>> {
         let addresses = addresses(&warp.registers, &load.address);
+        let space = load.address.space;
         let count = load.targets.len();
         let mut values = [[0; LANES]; 8];
         let request = Request {
-            addresses: &addresses,
-            mask: active,
-            size: load.size,
-            bytes: load.size * count as u32,
             order: load.order,
-            kind: kind(load.order, load.address.space, load.reads_flag, false),
+            kind: kind(load.order, space, load.reads_flag, false),
             is_strong: load.reads_flag,
-            reads: true,
-            at,
-            warp: warp.index,
-            time: self.time(warp),
+            ..weak_read(warp, (space, &addresses, active), (load.size, count as u32), at)
         };
-        self.begin(&request);
-        self.read(warp, &request, load.address.space, &mut values[..count])?;
+        self.hooks.begin(&request);
+        self.read(warp, &request, &mut values[..count])?;
         if load.order != Order::Weak {
             let first = active.trailing_zeros() as usize;
             warp.poll(at, addresses[first], values[0][first]);
-            self.synchronise(&request, load.address.space, load.scope, [false, true]);
+            self.hooks.acquire(&self.site, &request, load.scope);
         }
         let shift = 64 - 8 * load.size;
         for (target, values) in load.targets.iter().zip(&mut values) {
@@ -128,37 +195,37 @@ impl State<'_> {
             }
             warp.registers.set_wide(*target, values, active);
         }
+        self.hooks.loaded(&self.site, warp, load, at);
         Ok(())
     }
 
     pub fn store(&mut self, warp: &mut Warp, store: &Store, active: u32, at: u32) -> Result<(), Box<Fault>> {
         let addresses = addresses(&warp.registers, &store.address);
+        let space = store.address.space;
         let count = store.sources.len();
         let mut values = [[0; LANES]; 8];
         for (values, source) in values.iter_mut().zip(&store.sources) {
             *values = warp.registers.wide(*source);
         }
         let request = Request {
-            addresses: &addresses,
-            mask: active,
-            size: store.size,
-            bytes: store.size * count as u32,
             order: store.order,
-            kind: kind(store.order, store.address.space, true, true),
+            kind: kind(store.order, space, true, true),
             is_strong: true,
             reads: false,
-            at,
-            warp: warp.index,
-            time: self.time(warp),
+            ..weak_read(warp, (space, &addresses, active), (store.size, count as u32), at)
         };
-        self.begin(&request);
+        self.hooks.begin(&request);
         if store.order != Order::Weak {
-            self.synchronise(&request, store.address.space, store.scope, [true, false]);
+            self.hooks.release(&self.site, &request, store.scope);
         }
-        self.write(warp, &request, store.address.space, &values[..count])
+        self.write(warp, &request, &values[..count])?;
+        self.hooks.stored(warp);
+        Ok(())
     }
 
     /// Reads `bytes` (a power of two) at a generic address of one lane, for `printf` and `assert`.
+    ///
+    /// On a GPU the host reads these texts, so the reads do not count as the kernel's.
     #[cold]
     pub fn peek(
         &mut self,
@@ -169,44 +236,11 @@ impl State<'_> {
     ) -> Result<u64, Box<Fault>> {
         let mut values = [[0; LANES]];
         let addresses = [address; LANES];
-        let request = self.weak_read(warp, (&addresses, 1 << lane), (bytes, 1), at);
-        self.begin(&request);
-        self.read(warp, &request, Space::Generic, &mut values)?;
+        let request = weak_read(warp, (Space::Generic, &addresses, 1 << lane), (bytes, 1), at);
+        let request = Request { count: Count::Nothing, ..request };
+        self.hooks.begin(&request);
+        self.read(warp, &request, &mut values)?;
         Ok(values[0][lane])
-    }
-
-    /// A weak load of `count` elements of `size` bytes per lane.
-    pub fn weak_read<'a>(
-        &self,
-        warp: &Warp,
-        (addresses, mask): (&'a [u64; LANES], u32),
-        (size, count): (u32, u32),
-        at: u32,
-    ) -> Request<'a> {
-        Request {
-            addresses,
-            mask,
-            size,
-            bytes: size * count,
-            order: Order::Weak,
-            kind: Kind::Read,
-            is_strong: false,
-            reads: true,
-            at,
-            warp: warp.index,
-            time: self.time(warp),
-        }
-    }
-
-    /// The warp's clock; 0 if the checks are off.
-    fn time(&self, warp: &Warp) -> u32 {
-        self.checks.as_ref().map_or(0, |checks| checks.clocks.time[warp.index as usize])
-    }
-
-    pub fn begin(&mut self, request: &Request) {
-        if let Some(checks) = &mut self.checks {
-            checks.log.begin(request.at, request.warp as usize, request.addresses, request.mask);
-        }
     }
 
     /// The addresses in shared memory of what lanes name in `.shared` or generically, `bytes` (a power of
@@ -221,10 +255,10 @@ impl State<'_> {
     ) -> Result<[u64; LANES], Box<Fault>> {
         let mut addresses = addresses(&warp.registers, address);
         if address.space == Space::Generic {
-            addresses = self.offsets(Space::Shared, &addresses, warp.index);
+            addresses = offsets(&self.site, Space::Shared, &addresses, warp.index);
         }
-        let request = self.weak_read(warp, (&addresses, active), (bytes, 1), at);
-        self.check_range(&request, self.grid.shared_bytes as u64, Where::Shared)?;
+        let request = weak_read(warp, (Space::Shared, &addresses, active), (bytes, 1), at);
+        self.site.check_range(&request, self.site.grid.shared_bytes as u64)?;
         Ok(addresses)
     }
 
@@ -236,185 +270,125 @@ impl State<'_> {
         (addresses, active): (&[u64; LANES], u32),
         at: u32,
     ) -> Result<(), Box<Fault>> {
-        let request = self.weak_read(warp, (addresses, active), (8, 1), at);
-        self.check_shared(&Request { kind: Kind::Write, reads: false, ..request }, &[]).map(drop)
-    }
-
-    /// Splits the lanes of a generic access by the memory that they address.
-    fn by_window(addresses: &[u64; LANES], mask: u32) -> [(Space, u32); 4] {
-        let mut found = [(Space::Global, 0), (Space::Shared, 0), (Space::Local, 0), (Space::Param, 0)];
-        let windows = [(SHARED_WINDOW, WINDOW), (LOCAL_WINDOW, LOCAL_WINDOWS), (PARAM_WINDOW, WINDOW)];
-        for lane in lanes(mask) {
-            let inside = |&(start, bytes): &(u64, u64)| addresses[lane].wrapping_sub(start) < bytes;
-            found[windows.iter().position(inside).map_or(0, |place| place + 1)].1 |= 1 << lane;
-        }
-        found
-    }
-
-    /// Converts generic addresses to offsets in `space`. Local offsets start at each thread's own memory.
-    fn offsets(&self, space: Space, addresses: &[u64; LANES], warp: u32) -> [u64; LANES] {
-        let starts = match space {
-            Space::Shared => [SHARED_WINDOW; LANES],
-            Space::Local => self.grid.local_windows(warp, self.number),
-            Space::Param => [PARAM_WINDOW; LANES],
-            Space::Generic | Space::Global => return *addresses,
-        };
-        std::array::from_fn(|lane| addresses[lane].wrapping_sub(starts[lane]))
+        let request = weak_read(warp, (Space::Shared, addresses, active), (8, 1), at).stored();
+        let request = Request { count: Count::Nothing, ..request };
+        self.hooks.begin(&request);
+        self.site.check_shared(&request)?;
+        self.hooks.before(&mut self.site, warp, &request, &[])?;
+        self.hooks.after(&mut self.site, warp, &request);
+        Ok(())
     }
 
     pub fn read(
         &mut self,
         warp: &mut Warp,
         request: &Request,
-        space: Space,
         values: &mut Values,
     ) -> Result<(), Box<Fault>> {
-        match space {
+        match request.space {
             Space::Generic => {
-                for (space, mask) in Self::by_window(request.addresses, request.mask) {
+                for (space, mask) in by_window(request.addresses, request.mask) {
                     if mask != 0 {
-                        let addresses = self.offsets(space, request.addresses, request.warp);
-                        let part = request.part(space, &addresses, mask);
-                        self.read(warp, &part, space, values)?;
+                        let addresses = offsets(&self.site, space, request.addresses, request.warp);
+                        self.read(warp, &request.part(space, &addresses, mask), values)?;
                     }
                 }
                 Ok(())
             }
             Space::Global => {
-                self.counters.global_load_requests += 1;
-                let (sectors, partly) = self.check_global(request)?;
-                self.counters.global_load_sectors += sectors;
+                let request = request.measured();
+                self.site.check_global(&request)?;
+                self.hooks.before(&mut self.site, warp, &request, &[])?;
                 // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
                 // launch holds.
-                unsafe { read_global(request, values) };
-                if partly != 0 && values.len() > 1 {
-                    self.read_unwritten(warp, request, (partly, Where::Global), values.len());
-                }
+                unsafe { read_global(&request, values) };
+                self.hooks.after(&mut self.site, warp, &request);
                 Ok(())
             }
             Space::Shared => {
-                self.counters.shared_load_requests += 1;
-                self.counters.shared_load_conflicts +=
-                    bank_conflicts(request.addresses, request.mask, request.bytes);
-                let unwritten = self.check_shared(request, &[])?;
-                copy_out(&self.shared, request, values);
-                if unwritten != 0 {
-                    self.read_unwritten(warp, request, (unwritten, Where::Shared), values.len());
-                }
+                let request = request.measured();
+                self.site.check_shared(&request)?;
+                self.hooks.before(&mut self.site, warp, &request, &[])?;
+                copy_out(&self.site.shared, &request, values);
+                self.hooks.after(&mut self.site, warp, &request);
                 Ok(())
             }
             Space::Local => self.read_local(warp, request, values),
             Space::Param => {
                 // The parameters of a called function lie in local memory, which the address names
                 // generically.
-                if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
-                    return self.read(warp, request, Space::Generic, values);
+                if request.first() >= WINDOW {
+                    return self.read(warp, &Request { space: Space::Generic, ..*request }, values);
                 }
-                let params = self.grid.launch.params;
-                self.check_range(request, params.len() as u64, Where::Param)?;
+                let params = self.site.grid.launch.params;
+                self.site.check_range(request, params.len() as u64)?;
                 copy_out(params, request, values);
                 Ok(())
             }
         }
     }
 
-    pub fn write(
-        &mut self,
-        warp: &mut Warp,
-        request: &Request,
-        space: Space,
-        values: &Values,
-    ) -> Result<(), Box<Fault>> {
-        match space {
+    pub fn write(&mut self, warp: &mut Warp, request: &Request, values: &Values) -> Result<(), Box<Fault>> {
+        match request.space {
             Space::Generic => {
-                for (space, mask) in Self::by_window(request.addresses, request.mask) {
+                for (space, mask) in by_window(request.addresses, request.mask) {
                     if mask != 0 {
-                        let addresses = self.offsets(space, request.addresses, request.warp);
-                        let part = request.part(space, &addresses, mask);
-                        self.write(warp, &part, space, values)?;
+                        let addresses = offsets(&self.site, space, request.addresses, request.warp);
+                        self.write(warp, &request.part(space, &addresses, mask), values)?;
                     }
                 }
                 Ok(())
             }
             Space::Global => {
-                self.counters.global_store_requests += 1;
-                self.counters.global_store_sectors += self.check_global(request)?.0;
-                self.check_defined(warp, request.size, request.mask, request.at)?;
-                self.check_clash(request, values, Where::Global)?;
-                if let Some(checks) = &mut self.checks
-                    && request.kind == Kind::Write
-                {
-                    // SAFETY: as for the store below.
-                    let changed = unsafe { changed_global(request, values) };
-                    checks.log.changed(changed, || self.grid.next_order() - 1);
-                }
+                let request = request.measured();
+                self.site.check_global(&request)?;
+                self.hooks.before(&mut self.site, warp, &request, values)?;
                 // SAFETY: `check_global` found the lanes' bytes aligned and inside allocations that the
                 // launch holds.
-                unsafe { write_global(request, values) };
-                self.mark_global(request);
+                unsafe { write_global(&request, values) };
+                self.hooks.after(&mut self.site, warp, &request);
                 Ok(())
             }
             Space::Shared => {
-                self.counters.shared_store_requests += 1;
-                self.counters.shared_store_conflicts +=
-                    bank_conflicts(request.addresses, request.mask, request.bytes);
-                self.check_shared(request, values)?;
-                self.check_clash(request, values, Where::Shared)?;
-                copy_in(&mut self.shared, request, values);
-                if self.wide.is_some() {
-                    self.write_undefined(warp, request, values.len());
-                }
+                let request = request.measured();
+                self.site.check_shared(&request)?;
+                self.hooks.before(&mut self.site, warp, &request, values)?;
+                copy_in(&mut self.site.shared, &request, values);
+                self.hooks.after(&mut self.site, warp, &request);
                 Ok(())
             }
             Space::Local => self.write_local(warp, request, values),
             Space::Param => {
-                if request.addresses[request.mask.trailing_zeros() as usize] >= WINDOW {
-                    return self.write(warp, request, Space::Generic, values);
+                if request.first() >= WINDOW {
+                    return self.write(warp, &Request { space: Space::Generic, ..*request }, values);
                 }
-                Err(self.out_of_bounds(
-                    request,
-                    request.mask,
-                    Where::Param,
-                    "parameters cannot be written".to_owned(),
-                ))
+                let text = "parameters cannot be written".to_owned();
+                Err(self.site.out_of_bounds(request, request.mask, text))
             }
         }
     }
 
     // Not inlined, to keep the common path of loads and stores small.
     #[inline(never)]
-    fn read_local(&self, warp: &mut Warp, request: &Request, values: &mut Values) -> Result<(), Box<Fault>> {
-        let places = self.check_local(request, warp)?;
-        let (offsets, request) = (request.addresses, Request { addresses: &places, ..*request });
-        copy_out(&warp.local, &request, values);
-        if self.checks.is_none() || self.carry_of(request.at).is_none() {
-            return Ok(());
-        }
-        for (element, void) in warp.void[..values.len()].iter_mut().enumerate() {
-            for lane in lanes(request.mask) {
-                // A partly defined value counts as defined: the program may use only that part.
-                if !warp.defined[request.range(lane, element)].contains(&true) {
-                    if void.lanes == 0 {
-                        let offset = offsets[lane] + element as u64 * u64::from(request.size);
-                        void.from = Some((Where::Local, offset));
-                    }
-                    void.lanes |= 1 << lane;
-                }
-            }
-        }
+    fn read_local(
+        &mut self,
+        warp: &mut Warp,
+        request: &Request,
+        values: &mut Values,
+    ) -> Result<(), Box<Fault>> {
+        let places = self.site.check_local(request, warp)?;
+        self.hooks.before(&mut self.site, warp, request, &[])?;
+        copy_out(&warp.local, &Request { addresses: &places, ..*request }, values);
+        self.hooks.after(&mut self.site, warp, request);
         Ok(())
     }
 
     #[inline(never)]
-    fn write_local(&self, warp: &mut Warp, request: &Request, values: &Values) -> Result<(), Box<Fault>> {
-        let places = self.check_local(request, warp)?;
-        let request = Request { addresses: &places, ..*request };
-        copy_in(&mut warp.local, &request, values);
-        for (element, void) in warp.void[..values.len()].iter().enumerate() {
-            for lane in lanes(request.mask) {
-                warp.defined[request.range(lane, element)].fill(void.lanes >> lane & 1 == 0);
-            }
-        }
+    fn write_local(&mut self, warp: &mut Warp, request: &Request, values: &Values) -> Result<(), Box<Fault>> {
+        let places = self.site.check_local(request, warp)?;
+        self.hooks.before(&mut self.site, warp, request, values)?;
+        copy_in(&mut warp.local, &Request { addresses: &places, ..*request }, values);
+        self.hooks.after(&mut self.site, warp, request);
         Ok(())
     }
 
@@ -426,45 +400,38 @@ impl State<'_> {
         at: u32,
     ) -> Result<(), Box<Fault>> {
         let addresses = addresses(&warp.registers, &atomic.address);
+        let space = atomic.address.space;
         let count = atomic.b.len();
         let (mut b, mut old) = ([[0; LANES]; 8], [[0; LANES]; 8]);
         for (b, register) in b.iter_mut().zip(&atomic.b) {
             *b = warp.registers.wide(*register);
         }
         let c = warp.registers.wide(atomic.c);
-        self.counters.atomic_operations += u64::from(active.count_ones());
         let request = Request {
-            addresses: &addresses,
-            mask: active,
-            size: atomic.size,
-            bytes: atomic.size * count as u32,
             order: atomic.order,
             kind: Kind::AtomicWrite,
-            is_strong: false,
-            reads: true,
-            at,
-            warp: warp.index,
-            time: self.time(warp),
+            ..weak_read(warp, (space, &addresses, active), (atomic.size, count as u32), at)
         };
-        self.begin(&request);
-        self.synchronise(&request, atomic.address.space, atomic.scope, [true, false]);
-        let parts = match atomic.address.space {
-            Space::Generic => Self::by_window(&addresses, active),
+        self.hooks.begin(&request);
+        self.hooks.release(&self.site, &request, atomic.scope);
+        let parts = match space {
+            Space::Generic => by_window(&addresses, active),
             space => [(space, active), (space, 0), (space, 0), (space, 0)],
         };
-        for (space, mask) in parts {
+        for (part, mask) in parts {
             if mask == 0 {
                 continue;
             }
-            let addresses = match atomic.address.space {
-                Space::Generic => self.offsets(space, &addresses, warp.index),
+            let addresses = match space {
+                Space::Generic => offsets(&self.site, part, &addresses, warp.index),
                 _ => addresses,
             };
-            let request = Request { addresses: &addresses, mask, ..request };
-            match space {
+            let request = Request { addresses: &addresses, mask, space: part, ..request };
+            match part {
                 Space::Global => {
-                    self.counters.global_atomic_requests += 1;
-                    self.check_global(&request)?;
+                    let request = request.measured();
+                    self.site.check_global(&request)?;
+                    self.hooks.before(&mut self.site, warp, &request, &[])?;
                     let update = atomic.update_global.as_ref().unwrap_or(&atomic.update);
                     for (element, (old, b)) in old.iter_mut().zip(&b).take(count).enumerate() {
                         let offset = element as u64 * u64::from(atomic.size);
@@ -476,34 +443,33 @@ impl State<'_> {
                                 unsafe { update_global(addresses[lane] + offset, atomic.size, update) };
                         }
                     }
-                    self.mark_global(&request);
+                    self.hooks.after(&mut self.site, warp, &request);
                 }
                 // PTX has vector atomics only for global memory.
                 Space::Shared if count == 1 => {
-                    self.counters.shared_atomic_requests += 1;
-                    let unwritten = self.check_shared(&request, &[])?;
-                    if unwritten != 0 {
-                        self.suspect_unwritten(&request, unwritten, Where::Shared);
-                    }
+                    self.site.check_shared(&request)?;
+                    self.hooks.before(&mut self.site, warp, &request, &[])?;
                     let mut values = [[0; LANES]];
                     for lane in lanes(mask) {
                         let one = Request { mask: 1 << lane, ..request };
-                        copy_out(&self.shared, &one, &mut values);
+                        copy_out(&self.site.shared, &one, &mut values);
                         old[0][lane] = values[0][lane];
                         values[0][lane] = (atomic.update)(old[0][lane], b[0][lane], c[lane]);
-                        copy_in(&mut self.shared, &one, &values);
+                        copy_in(&mut self.site.shared, &one, &values);
                     }
+                    self.hooks.after(&mut self.site, warp, &request);
                 }
                 _ => {
-                    let (text, memory) = match space {
-                        Space::Shared => ("vector atomics work only in global memory", Where::Shared),
-                        _ => ("atomics work only in global and shared memory", Where::Local),
+                    let (text, space) = match part {
+                        Space::Shared => ("vector atomics work only in global memory", Space::Shared),
+                        _ => ("atomics work only in global and shared memory", Space::Local),
                     };
-                    return Err(self.out_of_bounds(&request, mask, memory, text.to_owned()));
+                    let request = Request { space, ..request };
+                    return Err(self.site.out_of_bounds(&request, mask, text.to_owned()));
                 }
             }
         }
-        self.synchronise(&request, atomic.address.space, atomic.scope, [false, true]);
+        self.hooks.acquire(&self.site, &request, atomic.scope);
         let first = active.trailing_zeros() as usize;
         warp.poll(at, addresses[first], old[0][first]);
         for (target, old) in atomic.targets.iter().zip(&old) {
@@ -511,618 +477,28 @@ impl State<'_> {
         }
         Ok(())
     }
-
-    /// Runs `cp.async`. Copies the bytes at once; the checks forbid their use until the copy has been waited
-    /// for.
-    #[cold]
-    pub fn copy(
-        &mut self,
-        warp: &mut Warp,
-        copy: &AsyncCopy,
-        active: u32,
-        at: u32,
-    ) -> Result<(), Box<Fault>> {
-        let (from, to) = (addresses(&warp.registers, &copy.from), addresses(&warp.registers, &copy.to));
-        let wanted = copy.reads.map_or([copy.size.into(); LANES], |register| warp.registers.wide(register));
-        let ignored = copy.ignores.map_or(0, |(register, negated)| {
-            warp.registers.predicate[register.index as usize] ^ if negated { ALL } else { 0 }
-        });
-        let too_many = collect(|lane| wanted[lane] > copy.size.into()) & active;
-        if too_many != 0 {
-            let count = wanted[too_many.trailing_zeros() as usize];
-            let text = format!("`cp.async` reads {count} bytes but copies only {}", copy.size);
-            return Err(self.fault(warp.index, at, too_many, FaultKind::CopyOperand(text)));
-        }
-        let size = copy.size.min(8);
-        let count = copy.size / size;
-        let mut values = [[0; LANES]; 2];
-        let values = &mut values[..count as usize];
-        let whole = collect(|lane| wanted[lane] == copy.size.into()) & active & !ignored;
-        let request = self.weak_read(warp, (&from, whole), (size, count), at);
-        self.begin(&request);
-        if request.mask != 0 {
-            self.read(warp, &request, Space::Global, values)?;
-        }
-        // Partial reads go byte by byte: only the bytes that are read must be in an allocation.
-        let part = collect(|lane| wanted[lane] != 0) & active & !ignored & !request.mask;
-        if part != 0 {
-            self.check_aligned(&Request { mask: part, ..request }, Where::Global)?;
-            let mut counters = self.counters;
-            counters.global_load_requests += u64::from(request.mask == 0);
-            counters.global_load_sectors += sectors(&from, part, 1);
-            for lane in lanes(part) {
-                for byte in 0..wanted[lane] {
-                    let (address, mut value) = ([from[lane].wrapping_add(byte); LANES], [[0; LANES]]);
-                    let one = Request { addresses: &address, mask: 1 << lane, size: 1, bytes: 1, ..request };
-                    self.read(warp, &one, Space::Global, &mut value)?;
-                    values[byte as usize / 8][lane] |= value[0][lane] << (8 * (byte % 8));
-                }
-            }
-            self.counters = counters;
-        }
-        let records =
-            self.checks.as_mut().map_or_else(Vec::new, |checks| checks.log.suspend(warp.index as usize));
-        let request = Request { addresses: &to, mask: active, ..request }.stored();
-        self.write(warp, &request, Space::Shared, values)?;
-        if let Some(checks) = &mut self.checks {
-            for lane in lanes(active) {
-                checks.shadow.suspend(to[lane] as usize, copy.size as usize);
-            }
-            let (group, serial) = (warp.groups, checks.serial);
-            warp.copies.push(InFlight { lanes: active, to, bytes: copy.size, group, at, serial, records });
-        }
-        Ok(())
-    }
-
-    /// Records what an access orders. The caller calls this before the access with `[true, false]`, and after
-    /// it with `[false, true]`. A release must get its place in the order of all events before other threads
-    /// can see the access; an acquire must get it after the access saw theirs.
-    fn synchronise(&mut self, request: &Request, space: Space, scope: Scope, [before, after]: [bool; 2]) {
-        let grid = self.grid;
-        let Some(checks) = &mut self.checks else { return };
-        let order = request.order;
-        if !(order.acquires() || order.releases() || grid.fences) {
-            return;
-        }
-        // A `volatile` access gets here only if the kernel has fences, and then orders in every memory.
-        let atomic = request.kind.is_atomic() || order == Order::Volatile && space == Space::Generic;
-        if !atomic {
-            return;
-        }
-        let warp = request.warp as usize;
-        for lane in lanes(request.mask) {
-            // Shared memory has two addresses, plain and generic. Use the generic one. No other block sees
-            // it.
-            let address = match space {
-                Space::Shared => request.addresses[lane].wrapping_add(SHARED_WINDOW),
-                _ => request.addresses[lane],
-            };
-            let device = scope != Scope::Block && address.wrapping_sub(SHARED_WINDOW) >= WINDOW;
-            let who = (warp, lane as u8);
-            if before && order.releases() {
-                if device {
-                    checks.log.event(&checks.clocks, true, address, grid.next_order(), who);
-                }
-                checks.clocks.release(warp, lane as u8, address);
-            } else if before && grid.fences {
-                if device {
-                    checks.log.relaxed_write(&checks.clocks, address, grid.next_order(), who);
-                }
-                checks.clocks.relaxed_write(warp, lane as u8, address);
-            }
-            if after && order.acquires() {
-                if device {
-                    checks.log.event(&checks.clocks, false, address, grid.next_order(), who);
-                }
-                checks.clocks.acquire(warp, lane as u8, address);
-            } else if after && grid.fences {
-                if device {
-                    checks.log.relaxed_read(address, grid.next_order(), who);
-                }
-                checks.clocks.relaxed_read(warp, lane as u8, address);
-            }
-        }
-    }
-
-    /// Checks bounds, alignment, constant memory and unwritten bytes, and logs the access. Returns the number
-    /// of sectors touched, and the lanes that read bytes of which some are written and some not: a struct
-    /// with padding, perhaps.
-    pub fn check_global(&mut self, request: &Request) -> Result<(u64, u32), Box<Fault>> {
-        self.check_aligned(request, Where::Global)?;
-        let bytes = u64::from(request.bytes);
-        let first = request.addresses[request.mask.trailing_zeros() as usize];
-        let contiguous = request.is_contiguous();
-        let whole = if contiguous { bytes * LANES as u64 } else { bytes };
-        let reads = self.checks.is_some() && request.reads;
-        let mut partly = 0;
-        let mut left = request.mask;
-        if let Some(place) = self.allocation(first, whole) {
-            let allocation = &self.grid.allocations[place];
-            self.recent = place;
-            let outside = if contiguous { 0 } else { outside(request, allocation) };
-            if request.kind.writes() && allocation.is_constant() {
-                return Err(self.read_only(request, request.mask & !outside));
-            }
-            let unwritten = if !reads || contiguous && allocation.is_written(first, whole) {
-                0
-            } else {
-                lanes(request.mask & !outside)
-                    .filter(|&lane| !allocation.is_written(request.addresses[lane], bytes))
-                    .fold(0, |mask, lane| mask | 1 << lane)
-            };
-            if unwritten != 0 {
-                partly = lanes(unwritten)
-                    .filter(|&lane| allocation.is_partly_written(request.addresses[lane], bytes))
-                    .fold(0, |mask, lane| mask | 1 << lane);
-                if unwritten != partly {
-                    self.suspect_unwritten(request, unwritten & !partly, Where::Global);
-                }
-            }
-            left = outside;
-        }
-        // Lanes outside the first lane's allocation.
-        for lane in lanes(left) {
-            let address = request.addresses[lane];
-            match self.allocation(address, bytes) {
-                Some(place) => {
-                    if request.kind.writes() && self.grid.allocations[place].is_constant() {
-                        return Err(self.read_only(request, 1 << lane));
-                    }
-                    let allocation = &self.grid.allocations[place];
-                    if reads && !allocation.is_written(address, bytes) {
-                        if allocation.is_partly_written(address, bytes) {
-                            partly |= 1 << lane;
-                        } else {
-                            self.suspect_unwritten(request, 1 << lane, Where::Global);
-                        }
-                    }
-                }
-                None => return Err(self.outside_allocations(request, lane)),
-            }
-        }
-        if let Some(checks) = &mut self.checks {
-            let accessed = Accessed {
-                addresses: request.addresses,
-                mask: request.mask,
-                bytes: request.bytes,
-                kind: request.kind,
-                at: request.at,
-                warp: request.warp as usize,
-                time: request.time,
-            };
-            // Operations on a place follow one another, so each counts: the race search tells what came
-            // before the last.
-            let is_operation = request.kind == Kind::AtomicWrite && request.reads;
-            let stamp = if is_operation { self.grid.next_order() - 1 } else { self.grid.order() };
-            checks.log.access(&checks.clocks, stamp, &accessed);
-        }
-        let sectors = if contiguous {
-            (first + whole - 1) / 32 - first / 32 + 1
-        } else {
-            sectors(request.addresses, request.mask, request.bytes)
-        };
-        Ok((sectors, partly))
-    }
-
-    /// The index of the allocation that holds all these bytes.
-    pub fn allocation(&self, address: u64, bytes: u64) -> Option<usize> {
-        let allocations = &self.grid.allocations;
-        if allocations.get(self.recent).is_some_and(|recent| recent.holds(address, bytes)) {
-            return Some(self.recent);
-        }
-        let place = allocations.partition_point(|allocation| allocation.base <= address).checked_sub(1)?;
-        allocations[place].holds(address, bytes).then_some(place)
-    }
-
-    /// The fault of a lane whose bytes are in no allocation that the launch may access.
-    fn outside_allocations(&self, request: &Request, lane: usize) -> Box<Fault> {
-        let (address, mask) = (request.addresses[lane], 1 << lane);
-        if let Some(forbidden) = self.grid.forbidden.iter().find(|allocation| allocation.holds(address, 1)) {
-            let access = self.access(request, mask, Where::Global);
-            let (device, owner) = (self.grid.device, forbidden.owner.device);
-            return self.fault(
-                request.warp,
-                request.at,
-                mask,
-                FaultKind::PeerAccess { access, device, owner },
-            );
-        }
-        let near = self.nearby(address);
-        self.out_of_bounds(request, mask, Where::Global, near)
-    }
-
-    /// Describes what is near an address that is in no allocation.
-    fn nearby(&self, address: u64) -> String {
-        let allocations = &self.grid.allocations;
-        let place = allocations.partition_point(|allocation| allocation.base <= address);
-        if let Some((base, bytes)) = self.grid.memory.freed(address) {
-            let at = address - base;
-            return format!("this is byte {at} of memory that was freed: {bytes} bytes at {base:#x}");
-        }
-        match place.checked_sub(1).map(|place| &*allocations[place]) {
-            Some(Allocation { base, bytes, .. }) if address - base < bytes.saturating_add(1 << 20) => {
-                format!("the allocation at {base:#x} has {bytes} bytes, this is at byte {}", address - base)
-            }
-            _ => match allocations.get(place) {
-                Some(next) if next.base - address < 4096 => {
-                    format!("this is {} bytes before the allocation at {:#x}", next.base - address, next.base)
-                }
-                _ if is_host(address) => {
-                    "this is host memory, which kernels can reach only if it is pinned or registered"
-                        .to_owned()
-                }
-                _ => "no allocation is near".to_owned(),
-            },
-        }
-    }
-
-    fn mark_global(&mut self, request: &Request) {
-        if self.checks.is_none() {
-            return;
-        }
-        let bytes = u64::from(request.bytes);
-        let first = request.addresses[0];
-        if request.is_contiguous()
-            && let Some(place) = self.allocation(first, bytes * LANES as u64)
-        {
-            self.grid.allocations[place].mark_written(first, bytes * LANES as u64);
-            return;
-        }
-        for lane in lanes(request.mask) {
-            if let Some(place) = self.allocation(request.addresses[lane], bytes) {
-                self.grid.allocations[place].mark_written(request.addresses[lane], bytes);
-            }
-        }
-    }
-
-    fn check_aligned(&self, request: &Request, memory: Where) -> Result<(), Box<Fault>> {
-        let low = u64::from(request.bytes) - 1;
-        let mut any = 0;
-        for &address in request.addresses {
-            any |= address & low;
-        }
-        if any == 0 {
-            return Ok(());
-        }
-        let wrong = collect(|lane| request.addresses[lane] & low != 0) & request.mask;
-        if wrong == 0 {
-            return Ok(());
-        }
-        let access = self.access(request, wrong, memory);
-        Err(self.fault(request.warp, request.at, wrong, FaultKind::Misaligned(access)))
-    }
-
-    /// Checks bounds and alignment in a memory of `bytes` bytes.
-    fn check_range(&self, request: &Request, bytes: u64, memory: Where) -> Result<(), Box<Fault>> {
-        self.check_aligned(request, memory)?;
-        let needed = u64::from(request.bytes);
-        let wrong = lanes(request.mask)
-            .filter(|&lane| request.addresses[lane].checked_add(needed).is_none_or(|end| end > bytes))
-            .fold(0, |mask, lane| mask | 1 << lane);
-        if wrong == 0 {
-            return Ok(());
-        }
-        let near = match memory {
-            Where::Shared => format!("the block has {bytes} bytes of shared memory"),
-            Where::Local => format!("a thread has {bytes} bytes of local memory"),
-            _ => {
-                let all = self.grid.kernel.param_bytes;
-                format!("the launch gave {bytes} of the {all} bytes of the kernel's parameters")
-            }
-        };
-        Err(self.out_of_bounds(request, wrong, memory, near))
-    }
-
-    /// Checks that the addresses are in the threads' own local memory.
-    fn check_own(&self, request: &Request) -> Result<(), Box<Fault>> {
-        // 2 GiB before the start count as the thread's own: `check_range` reports them as out of bounds.
-        let own = |offset: u64| offset < WINDOW || offset as i64 >= -(1 << 31) && (offset as i64) < 0;
-        if request.addresses.iter().all(|&offset| own(offset)) {
-            return Ok(());
-        }
-        let starts = self.grid.local_windows(request.warp, self.number);
-        for lane in lanes(request.mask).filter(|&lane| !own(request.addresses[lane])) {
-            let address = starts[lane].wrapping_add(request.addresses[lane]);
-            let window = address.wrapping_add(1 << 31) & !(WINDOW - 1);
-            if let Some((block, thread)) = self.grid.local_owner(window, self.number) {
-                let at = Request { addresses: &[address.wrapping_sub(window); LANES], ..*request };
-                let access = self.access(&at, 1 << lane, Where::Local);
-                let kind = FaultKind::OtherThread { access, block, thread };
-                return Err(self.fault(request.warp, request.at, 1 << lane, kind));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks an access to local memory. Returns each lane's offset in the warp's local memory.
-    fn check_local(&self, request: &Request, warp: &Warp) -> Result<[u64; LANES], Box<Fault>> {
-        let bytes = self.grid.kernel.local_bytes as u64;
-        self.check_own(request)?;
-        self.check_range(request, bytes, Where::Local)?;
-        Ok(std::array::from_fn(|lane| {
-            request.addresses[lane].wrapping_add(lane as u64 * bytes).min(warp.local.len() as u64)
-        }))
-    }
-
-    /// Checks bounds, alignment, unwritten bytes and races in shared memory. `values` are those of a store.
-    /// Returns the lanes that read what nothing wrote.
-    pub fn check_shared(&mut self, request: &Request, values: &Values) -> Result<u32, Box<Fault>> {
-        let reserved = &self.grid.reserved;
-        let is_reserved = |lane: usize| {
-            let within = request.addresses[lane].checked_sub(reserved.start as u64);
-            within.is_some_and(|at| at <= (reserved.len() as u64).saturating_sub(request.bytes.into()))
-        };
-        if reserved.is_empty() || !lanes(request.mask).all(is_reserved) {
-            self.check_range(request, self.grid.shared_bytes as u64, Where::Shared)?;
-        }
-        if self.checks.is_some()
-            && let Some(array) = self.grid.code.arrays.of(request.at)
-        {
-            self.check_array(request, array)?;
-        }
-        let Some(checks) = &mut self.checks else { return Ok(0) };
-        checks.serial += 1;
-        let (bytes, warp) = (request.bytes as usize, request.warp as usize);
-        let moment = Moment {
-            time: request.time,
-            at: request.at,
-            serial: checks.serial,
-            warp: warp as u8,
-            lane: 0,
-            kind: request.kind,
-            size: request.size as u8,
-        };
-        let (mut unwritten, mut racing) = (0, 0);
-        for lane in lanes(request.mask) {
-            let address = request.addresses[lane] as usize;
-            let now = Moment { lane: lane as u8, ..moment };
-            if checks.shadow.access(&checks.clocks, now, address, bytes).is_some() {
-                racing |= 1 << lane;
-            }
-            if request.reads && !checks.shadow.is_written(address, bytes) {
-                unwritten |= 1 << lane;
-            }
-            if request.kind.writes() {
-                checks.shadow.mark_written(address, bytes);
-            }
-        }
-        for lane in lanes(racing) {
-            self.judge_races(request, values, Moment { lane: lane as u8, ..moment })?;
-        }
-        Ok(unwritten)
-    }
-
-    /// Records which values that lanes have read from shared or global memory are undefined.
-    #[cold]
-    fn read_unwritten(
-        &mut self,
-        warp: &mut Warp,
-        request: &Request,
-        (mask, memory): (u32, Where),
-        count: usize,
-    ) {
-        let operation = &self.grid.code.instructions[request.at as usize].operation;
-        // (`printf` uses what it reads.)
-        if !matches!(operation, Operation::Load(_) | Operation::Matrix(_)) || !self.widen() {
-            return self.suspect_unwritten(request, mask, memory);
-        }
-        self.follow(warp);
-        let Some(checks) = &self.checks else { return };
-        // A partly defined value counts as defined: the program may use only that part.
-        let is_partly_written = |at: usize, bytes: usize| match memory {
-            Where::Shared => checks.shadow.is_partly_written(at, bytes),
-            _ => {
-                let place = self.allocation(at as u64, bytes as u64);
-                place.is_none_or(|place| {
-                    self.grid.allocations[place].is_partly_written(at as u64, bytes as u64)
-                })
-            }
-        };
-        for (element, void) in warp.void[..count].iter_mut().enumerate() {
-            for lane in lanes(mask) {
-                let range = request.range(lane, element);
-                if !is_partly_written(range.start, range.len()) {
-                    if void.lanes == 0 {
-                        void.from = Some((memory, range.start as u64));
-                        void.origin = match memory {
-                            Where::Shared => self.stored_undefined.get(&range.start).copied(),
-                            _ => None,
-                        };
-                    }
-                    void.lanes |= 1 << lane;
-                }
-            }
-        }
-    }
-
-    /// Marks the places in shared memory to which lanes have written undefined values.
-    #[cold]
-    fn write_undefined(&mut self, warp: &Warp, request: &Request, count: usize) {
-        let Some(carry) = self.carry_of(request.at) else { return };
-        let Some(checks) = &mut self.checks else { return };
-        for (element, void) in warp.void[..count].iter().enumerate() {
-            for lane in lanes(void.lanes & request.mask) {
-                let range = request.range(lane, element);
-                checks.shadow.mark_unwritten(range.start, range.len());
-                if let Some(origin) = void.origin.or_else(|| warp.origin_of_stored(carry, element)) {
-                    self.stored_undefined.insert(range.start, origin);
-                }
-            }
-        }
-    }
-
-    /// Checks that an access whose address comes from one shared array stays in it.
-    fn check_array(&mut self, request: &Request, array: &Array) -> Result<(), Box<Fault>> {
-        let (start, end) = (array.range.start, array.range.end);
-        let mut mask = 0;
-        for (lane, &address) in request.addresses.iter().enumerate() {
-            mask |= u32::from(address < start || address.saturating_add(request.bytes.into()) > end) << lane;
-        }
-        if mask & request.mask == 0 { Ok(()) } else { self.out_of_array(request, mask & request.mask, array) }
-    }
-
-    #[cold]
-    fn out_of_array(&mut self, request: &Request, mask: u32, array: &Array) -> Result<(), Box<Fault>> {
-        let pair = (Conflict::Race, request.at, request.at);
-        if self.reports.is_settled(pair) {
-            return Ok(());
-        }
-        let shown = |array: &Array| readable(&array.name).unwrap_or_else(|| array.name.clone());
-        let access = self.access(request, mask, Where::Shared);
-        let near = match self.grid.code.arrays.at(access.address) {
-            Some(other) => {
-                format!("this is byte {} of `{}`", access.address - other.range.start, shown(other))
-            }
-            None => "no array is there".to_owned(),
-        };
-        let kind = FaultKind::OutOfArray { access, array: shown(array), bytes: array.range.clone(), near };
-        let fault = self.fault(request.warp, request.at, mask, kind);
-        self.reports.settle(self.grid, pair, fault)
-    }
-
-    /// Reports the races of a lane's access to shared memory. Records the access if none is a fault.
-    #[cold]
-    fn judge_races(&mut self, request: &Request, values: &Values, now: Moment) -> Result<(), Box<Fault>> {
-        let (address, bytes) = (request.addresses[now.lane as usize] as usize, request.bytes as usize);
-        let Some(checks) = &self.checks else { return Ok(()) };
-        for (range, before) in checks.shadow.races(&checks.clocks, now, address, bytes) {
-            let conflict = self.conflict(request, values, (range, before), now);
-            let pair = (conflict, before.at, now.at);
-            if !self.reports.is_settled(pair) {
-                let fault = self.race(request, conflict, before, now.lane);
-                self.reports.settle(self.grid, pair, fault)?;
-            }
-        }
-        if let Some(checks) = &mut self.checks {
-            checks.shadow.record(&checks.clocks, now, address, bytes);
-        }
-        Ok(())
-    }
-
-    /// Says why a lane's access to shared memory conflicts with an earlier access to these bytes.
-    fn conflict(
-        &self,
-        request: &Request,
-        values: &Values,
-        (range, before): (Range<usize>, Moment),
-        now: Moment,
-    ) -> Conflict {
-        if before.is_in_flight() {
-            return match self.grid.code.instructions[before.at as usize].operation {
-                Operation::Mbarrier(_) => Conflict::MbarrierWord,
-                _ => Conflict::Unfinished,
-            };
-        }
-        let starts_swap = |at: u32| match &self.grid.code.instructions[at as usize].operation {
-            Operation::Load(load) => load.starts_swap,
-            _ => false,
-        };
-        match [before.kind, now.kind] {
-            [Kind::Write, Kind::Write] => {
-                let (size, lane) = (request.size as usize, now.lane as usize);
-                let start = request.addresses[lane] as usize;
-                let has_atomic = |at| self.checks.as_ref().is_some_and(|checks| checks.shadow.has_atomic(at));
-                let is_same = |at: usize| {
-                    let (element, byte) = ((at - start) / size, (at - start) % size);
-                    values
-                        .get(element)
-                        .is_some_and(|values| (values[lane] >> (8 * byte)) as u8 == self.shared[at])
-                };
-                let is_same = !has_atomic(range.start) && range.clone().all(is_same);
-                if is_same { Conflict::SameValue } else { Conflict::Race }
-            }
-            [Kind::AtomicWrite, Kind::Read] if starts_swap(now.at) => Conflict::SwapRead,
-            [Kind::Read, Kind::AtomicWrite] if starts_swap(before.at) => Conflict::SwapRead,
-            _ => Conflict::Race,
-        }
-    }
-
-    fn race(&self, request: &Request, conflict: Conflict, before: Moment, lane: u8) -> Box<Fault> {
-        let place = (request.addresses[lane as usize], request.bytes);
-        let earlier = Request { kind: before.kind, ..*request };
-        let first = self.describe(earlier.action(), Where::Shared, place, before.thread());
-        let second =
-            self.describe(request.action(), Where::Shared, place, (request.warp, lane.into(), request.at));
-        self.fault(request.warp, request.at, 1 << lane, conflict.kind(first, second))
-    }
-
-    /// Checks that no two lanes of one store write different values to the same place. Of a relaxed store
-    /// they may: each is atomic.
-    fn check_clash(&mut self, request: &Request, values: &Values, memory: Where) -> Result<(), Box<Fault>> {
-        if self.checks.is_none() || request.kind.is_atomic() || request.is_contiguous() {
-            return Ok(());
-        }
-        let mut order = [(0, 0); LANES];
-        let mut count = 0;
-        let mut ascending = true;
-        for lane in lanes(request.mask) {
-            order[count] = (request.addresses[lane], lane);
-            ascending &= count == 0 || order[count - 1].0 < order[count].0;
-            count += 1;
-        }
-        if ascending {
-            // Accesses have one size and are aligned to it, so different addresses do not overlap.
-            return Ok(());
-        }
-        order[..count].sort_unstable();
-        for pair in order[..count].windows(2) {
-            let ((address, a), (other, b)) = (pair[0], pair[1]);
-            let low = super::lanes::low(8 * request.size);
-            let differ = values.iter().any(|values| (values[a] ^ values[b]) & low != 0);
-            if address == other && differ {
-                let describe = |lane: usize| {
-                    let place = (address, request.bytes);
-                    self.describe(Action::Write, memory, place, (request.warp, lane as u32, request.at))
-                };
-                let kind = FaultKind::Race { first: describe(a), second: describe(b) };
-                let fault = self.fault(request.warp, request.at, 1 << a | 1 << b, kind);
-                let pair = (Conflict::Race, request.at, request.at);
-                return self.reports.settle(self.grid, pair, fault);
-            }
-        }
-        Ok(())
-    }
-
-    fn access(&self, request: &Request, mask: u32, memory: Where) -> Box<crate::fault::Access> {
-        let lane = mask.trailing_zeros();
-        let place = (request.addresses[lane as usize], request.bytes);
-        self.describe(request.action(), memory, place, (request.warp, lane, request.at))
-    }
-
-    /// Records a read of unwritten memory. The block runs on: if another thread wrote there without
-    /// synchronisation, the race is the real fault, and the unwritten read only its symptom.
-    fn suspect_unwritten(&mut self, request: &Request, mask: u32, memory: Where) {
-        let access = self.access(request, mask, memory);
-        let fault = self.fault(request.warp, request.at, mask, FaultKind::Unwritten(access));
-        self.suspect(fault);
-    }
-
-    /// Records a fault that is reported unless there is a race. The first one counts.
-    pub fn suspect(&mut self, fault: Box<Fault>) {
-        if self.suspicion.is_none() && !self.grid.settings.allows(&fault) {
-            self.suspicion = Some(fault);
-            self.limit = self.limit.min(self.issued() + AFTERMATH);
-        }
-    }
-
-    fn read_only(&self, request: &Request, mask: u32) -> Box<Fault> {
-        let access = self.access(request, mask, Where::Global);
-        self.fault(request.warp, request.at, mask, FaultKind::ReadOnly(access))
-    }
-
-    fn out_of_bounds(&self, request: &Request, mask: u32, memory: Where, near: String) -> Box<Fault> {
-        let access = self.access(request, mask, memory);
-        self.fault(request.warp, request.at, mask, FaultKind::OutOfBounds { access, near })
-    }
 }
 
-/// Whether the address is mapped in this process.
-fn is_host(address: u64) -> bool {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    maps.lines().filter_map(|line| line.split_once(' ')?.0.split_once('-')).any(|(start, end)| {
-        let bound = |text| u64::from_str_radix(text, 16).unwrap_or(0);
-        (bound(start)..bound(end)).contains(&address)
-    })
+/// Splits the lanes of a generic access by the memory that they address.
+fn by_window(addresses: &[u64; LANES], mask: u32) -> [(Space, u32); 4] {
+    let mut found = [(Space::Global, 0), (Space::Shared, 0), (Space::Local, 0), (Space::Param, 0)];
+    let windows = [(SHARED_WINDOW, WINDOW), (LOCAL_WINDOW, LOCAL_WINDOWS), (PARAM_WINDOW, WINDOW)];
+    for lane in lanes(mask) {
+        let inside = |&(start, bytes): &(u64, u64)| addresses[lane].wrapping_sub(start) < bytes;
+        found[windows.iter().position(inside).map_or(0, |place| place + 1)].1 |= 1 << lane;
+    }
+    found
+}
+
+/// Converts generic addresses to offsets in `space`. Local offsets start at each thread's own memory.
+fn offsets(site: &Site, space: Space, addresses: &[u64; LANES], warp: u32) -> [u64; LANES] {
+    let starts = match space {
+        Space::Shared => [SHARED_WINDOW; LANES],
+        Space::Local => site.grid.local_windows(warp, site.number),
+        Space::Param => [PARAM_WINDOW; LANES],
+        Space::Generic | Space::Global => return *addresses,
+    };
+    std::array::from_fn(|lane| addresses[lane].wrapping_sub(starts[lane]))
 }
 
 /// The access as the race checks see it. `volatile` counts as atomic in global memory; in shared memory only
@@ -1149,164 +525,5 @@ pub fn addresses(registers: &Registers, address: &Address) -> [u64; LANES] {
             registers.word[base.index as usize].map(|base| u64::from(base.wrapping_add(offset as u32)))
         }
         Some(base) => registers.wide(base).map(|base| base.wrapping_add(offset)),
-    }
-}
-
-/// The lanes whose bytes are not all in this allocation.
-fn outside(request: &Request, allocation: &Allocation) -> u32 {
-    let Some(last) = allocation.bytes.checked_sub(u64::from(request.bytes)) else { return request.mask };
-    let mut mask = 0;
-    for (lane, &address) in request.addresses.iter().enumerate() {
-        mask |= u32::from(address.wrapping_sub(allocation.base) > last) << lane;
-    }
-    mask & request.mask
-}
-
-/// # Safety
-///
-/// The bytes of each lane in the mask must be readable and aligned to the size of one element.
-unsafe fn read_global(request: &Request, values: &mut Values) {
-    for (element, values) in values.iter_mut().enumerate() {
-        let offset = element as u64 * u64::from(request.size);
-        macro_rules! read {
-            ($atomic:ident) => {
-                for lane in lanes(request.mask) {
-                    let address = (request.addresses[lane] + offset) as *mut _;
-                    // SAFETY: as the caller vouches.
-                    values[lane] = u64::from(unsafe { $atomic::from_ptr(address) }.load(Ordering::Acquire));
-                }
-            };
-        }
-        match request.size {
-            1 => read!(AtomicU8),
-            2 => read!(AtomicU16),
-            4 => read!(AtomicU32),
-            _ => read!(AtomicU64),
-        }
-    }
-}
-
-/// Returns the lanes whose bytes differ from these values.
-///
-/// # Safety
-///
-/// That of [`read_global`].
-unsafe fn changed_global(request: &Request, values: &Values) -> u32 {
-    let mut changed = 0;
-    for (element, values) in values.iter().enumerate() {
-        let offset = element as u64 * u64::from(request.size);
-        macro_rules! compare {
-            ($atomic:ident, $int:ident) => {
-                for lane in lanes(request.mask) {
-                    let address = (request.addresses[lane] + offset) as *mut _;
-                    // SAFETY: as the caller vouches.
-                    let old = unsafe { $atomic::from_ptr(address) }.load(Ordering::Relaxed);
-                    changed |= u32::from(old != values[lane] as $int) << lane;
-                }
-            };
-        }
-        match request.size {
-            1 => compare!(AtomicU8, u8),
-            2 => compare!(AtomicU16, u16),
-            4 => compare!(AtomicU32, u32),
-            _ => compare!(AtomicU64, u64),
-        }
-    }
-    changed
-}
-
-/// # Safety
-///
-/// The bytes of each lane in the mask must be writable and aligned to the size of one element.
-unsafe fn write_global(request: &Request, values: &Values) {
-    for (element, values) in values.iter().enumerate() {
-        let offset = element as u64 * u64::from(request.size);
-        macro_rules! write {
-            ($atomic:ident, $int:ident) => {
-                for lane in lanes(request.mask) {
-                    let address = (request.addresses[lane] + offset) as *mut _;
-                    // SAFETY: as the caller vouches.
-                    unsafe { $atomic::from_ptr(address) }.store(values[lane] as $int, Ordering::Release);
-                }
-            };
-        }
-        match request.size {
-            1 => write!(AtomicU8, u8),
-            2 => write!(AtomicU16, u16),
-            4 => write!(AtomicU32, u32),
-            _ => write!(AtomicU64, u64),
-        }
-    }
-}
-
-/// Atomically replaces a value with `update` of it. Returns the old value.
-///
-/// # Safety
-///
-/// The bytes must be writable and aligned to `size`.
-pub unsafe fn update_global(address: u64, size: u32, update: impl Fn(u64) -> u64) -> u64 {
-    macro_rules! update {
-        ($atomic:ident, $int:ident) => {{
-            // SAFETY: as the caller vouches.
-            let place = unsafe { $atomic::from_ptr(address as *mut _) };
-            let mut old = place.load(Ordering::SeqCst);
-            loop {
-                let new = update(u64::from(old)) as $int;
-                match place.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::SeqCst) {
-                    Ok(old) => break u64::from(old),
-                    Err(now) => old = now,
-                }
-            }
-        }};
-    }
-    match size {
-        1 => update!(AtomicU8, u8),
-        2 => update!(AtomicU16, u16),
-        4 => update!(AtomicU32, u32),
-        _ => update!(AtomicU64, u64),
-    }
-}
-
-/// Reads the values of each lane. The addresses must be in range.
-fn copy_out(memory: &[u8], request: &Request, values: &mut Values) {
-    for (element, values) in values.iter_mut().enumerate() {
-        let offset = element * request.size as usize;
-        macro_rules! read {
-            ($int:ident) => {
-                for lane in lanes(request.mask) {
-                    let at = request.addresses[lane] as usize + offset;
-                    let mut bytes = [0; size_of::<$int>()];
-                    bytes.copy_from_slice(&memory[at..at + size_of::<$int>()]);
-                    values[lane] = u64::from($int::from_le_bytes(bytes));
-                }
-            };
-        }
-        match request.size {
-            1 => read!(u8),
-            2 => read!(u16),
-            4 => read!(u32),
-            _ => read!(u64),
-        }
-    }
-}
-
-/// Writes the values of each lane. The addresses must be in range.
-fn copy_in(memory: &mut [u8], request: &Request, values: &Values) {
-    for (element, values) in values.iter().enumerate() {
-        let offset = element * request.size as usize;
-        macro_rules! write {
-            ($int:ident) => {
-                for lane in lanes(request.mask) {
-                    let at = request.addresses[lane] as usize + offset;
-                    memory[at..at + size_of::<$int>()].copy_from_slice(&(values[lane] as $int).to_le_bytes());
-                }
-            };
-        }
-        match request.size {
-            1 => write!(u8),
-            2 => write!(u16),
-            4 => write!(u32),
-            _ => write!(u64),
-        }
     }
 }

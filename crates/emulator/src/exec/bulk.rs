@@ -1,22 +1,21 @@
-//! Bulk copies (`cp.async.bulk`): their bytes, groups and waits.
-//!
-//! The bytes are copied at once. The checks take a copy to shared memory as in flight until a thread has
-//! waited at its mbarrier, and a copy to global memory as reading and writing until its thread has waited for
-//! its group.
+//! Bulk copies (`cp.async.bulk`). The bytes are copied at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    fault::{Action, Fault, FaultKind, Memory as Where},
-    program::bulk::{Bulk, Group, Reduction, Way},
+    fault::{Fault, FaultKind},
+    program::{
+        bulk::{Bulk, Reduction, Way},
+        code::Space,
+    },
 };
 
 use super::{
-    access::{Request, addresses, update_global},
+    access::{Count, Kind, Request, addresses, weak_read},
     block::State,
-    clocks::{Kind, Moment},
+    bytes::update_global,
+    hooks::{Bulk as Of, Event, Hooks},
     lanes::{LANES, lanes},
-    mbarrier::Landing,
     warp::Warp,
 };
 
@@ -25,36 +24,27 @@ const UNIT: u64 = 16;
 /// The most bytes that are checked at once: a sector.
 const PIECE: u64 = 32;
 
-/// The bulk copies to global memory that a warp's threads have not waited for.
-#[derive(Clone, Debug, Default)]
-pub struct Groups {
-    copies: Vec<Outgoing>,
-    /// Groups that each lane has committed.
-    committed: [u32; LANES],
-}
-
+/// A bulk copy by one lane.
 #[derive(Clone, Debug)]
-struct Outgoing {
-    lane: usize,
-    group: u32,
-    place: Place,
-    kind: Kind,
-    at: u32,
-    /// The serial number of its last read. `None` if the thread has waited for the reads.
-    serial: Option<u32>,
+pub struct Transfer {
+    pub lane: usize,
+    pub place: Place,
+    /// What it does to global memory: it reads, writes or reduces. To shared memory it does the opposite.
+    pub kind: Kind,
+    pub at: u32,
 }
 
 /// Where a copy reads and writes.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    shared: u64,
-    global: u64,
-    bytes: u64,
+pub struct Place {
+    pub shared: u64,
+    pub global: u64,
+    pub bytes: u64,
 }
 
 impl Place {
     /// Parts whose addresses are multiples of their sizes.
-    fn pieces(self) -> impl Iterator<Item = Place> {
+    pub fn pieces(self) -> impl Iterator<Item = Place> {
         let Place { shared, global, bytes } = self;
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -67,7 +57,7 @@ impl Place {
     }
 
     /// The sectors of its global memory.
-    fn sectors(self) -> u64 {
+    pub fn sectors(self) -> u64 {
         if self.bytes == 0 {
             0
         } else {
@@ -76,14 +66,32 @@ impl Place {
     }
 }
 
-impl Groups {
-    pub fn clear(&mut self) {
-        self.copies.clear();
-        self.committed.fill(0);
+impl Transfer {
+    /// Whether it copies to shared memory.
+    pub fn to_shared(&self) -> bool {
+        !self.kind.writes()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.copies.is_empty()
+    /// The access to a piece of global memory. Values that nothing wrote are no fault.
+    pub fn in_global<'a>(&self, warp: &Warp, addresses: &'a [u64; LANES], piece: Place) -> Request<'a> {
+        self.request(warp, (Space::Global, addresses), (piece, self.kind))
+    }
+
+    /// The access to a piece of shared memory.
+    pub fn in_shared<'a>(&self, warp: &Warp, addresses: &'a [u64; LANES], piece: Place) -> Request<'a> {
+        let kind = if self.to_shared() { Kind::Write } else { Kind::Read };
+        self.request(warp, (Space::Shared, addresses), (piece, kind))
+    }
+
+    fn request<'a>(
+        &self,
+        warp: &Warp,
+        (space, addresses): (Space, &'a [u64; LANES]),
+        (piece, kind): (Place, Kind),
+    ) -> Request<'a> {
+        let size = (8, piece.bytes as u32 / 8);
+        let request = weak_read(warp, (space, addresses, 1 << self.lane), size, self.at);
+        Request { kind, reads: false, count: Count::Nothing, ..request }
     }
 }
 
@@ -104,16 +112,19 @@ impl State<'_> {
                     "`cp.async.bulk` of {bytes} bytes from address {from:#x} to {to:#x}; all must be \
                      multiples of {UNIT}"
                 );
-                return Err(self.fault(warp.index, at, 1 << lane, FaultKind::CopyOperand(text)));
+                return Err(self.site.fault(warp.index, at, 1 << lane, FaultKind::CopyOperand(text)));
             }
             match &bulk.way {
                 Way::ToShared(_) => {
                     let place = Place { shared: to, global: from, bytes };
-                    self.copy_in_bulk(warp, lane, (place, mbarriers[lane]), at)?;
+                    let transfer = Transfer { lane, place, kind: Kind::Read, at };
+                    self.copy_in_bulk(warp, &transfer, mbarriers[lane])?;
                 }
                 Way::ToGlobal(reduction) => {
                     let place = Place { shared: from, global: to, bytes };
-                    self.copy_out_bulk(warp, lane, (place, reduction.as_ref()), at)?;
+                    let kind = if reduction.is_some() { Kind::AtomicWrite } else { Kind::Write };
+                    let transfer = Transfer { lane, place, kind, at };
+                    self.copy_out_bulk(warp, &transfer, reduction.as_ref())?;
                 }
             }
         }
@@ -123,213 +134,67 @@ impl State<'_> {
     fn copy_in_bulk(
         &mut self,
         warp: &mut Warp,
-        lane: usize,
-        (place, mbarrier): (Place, u64),
-        at: u32,
+        transfer: &Transfer,
+        mbarrier: u64,
     ) -> Result<(), Box<Fault>> {
-        self.counters.global_load_requests += 1;
-        self.counters.global_load_sectors += place.sectors();
-        self.counters.shared_store_requests += 1;
-        let first = self.checks.as_ref().map_or(0, |checks| checks.serial) + 1;
-        for piece in place.pieces() {
+        self.tell_bulk(warp, Of::Begin(transfer))?;
+        for piece in transfer.place.pieces() {
+            self.check_piece(warp, transfer, piece)?;
             let Place { shared, global, bytes } = piece;
-            self.touch_global(warp, lane, piece, (Kind::Read, at))?;
-            self.touch_shared(warp, lane, piece, (Kind::Write, at))?;
             for offset in (0..bytes).step_by(8) {
-                // SAFETY: `touch_global` found the bytes aligned and inside an allocation that the launch
+                // SAFETY: `check_piece` found the bytes aligned and inside an allocation that the launch
                 // holds.
                 let word = unsafe { AtomicU64::from_ptr((global + offset) as *mut u64) };
                 let word = word.load(Ordering::Acquire).to_le_bytes();
-                self.shared[(shared + offset) as usize..][..8].copy_from_slice(&word);
+                self.site.shared[(shared + offset) as usize..][..8].copy_from_slice(&word);
             }
-            let Some(source) = self.allocation(global, bytes).map(|place| &self.grid.allocations[place])
-            else {
-                continue;
-            };
-            let Some(checks) = &mut self.checks else { continue };
-            if !source.is_written(global, bytes) {
-                // The values are judged where they are used.
-                for byte in (0..bytes).filter(|byte| !source.is_written(global + byte, 1)) {
-                    checks.shadow.mark_unwritten((shared + byte) as usize, 1);
-                }
-            }
-            checks.shadow.suspend(shared as usize, bytes as usize);
         }
-        let last = self.checks.as_ref().map_or(0, |checks| checks.serial);
-        let copy = Landing { to: place.shared as usize, bytes: place.bytes as usize, serials: first..=last };
-        self.complete((warp.index, lane), mbarrier, copy, at)
+        self.complete(warp, mbarrier, transfer)
     }
 
     fn copy_out_bulk(
         &mut self,
         warp: &mut Warp,
-        lane: usize,
-        (place, reduction): (Place, Option<&Reduction>),
-        at: u32,
+        transfer: &Transfer,
+        reduction: Option<&Reduction>,
     ) -> Result<(), Box<Fault>> {
-        match reduction {
-            Some(_) => self.counters.global_atomic_requests += 1,
-            None => {
-                self.counters.global_store_requests += 1;
-                self.counters.global_store_sectors += place.sectors();
-            }
-        }
-        self.counters.shared_load_requests += 1;
-        let kind = if reduction.is_some() { Kind::AtomicWrite } else { Kind::Write };
-        for piece in place.pieces() {
+        self.tell_bulk(warp, Of::Begin(transfer))?;
+        for piece in transfer.place.pieces() {
+            self.check_piece(warp, transfer, piece)?;
             let Place { shared, global, bytes } = piece;
-            self.touch_shared(warp, lane, piece, (Kind::Read, at))?;
-            self.check_proxy((warp.index, lane), piece, at)?;
-            self.touch_global(warp, lane, piece, (kind, at))?;
             let size = reduction.map_or(8, |reduction| reduction.size);
             for offset in (0..bytes).step_by(size as usize) {
                 let mut word = [0; 8];
                 let from = (shared + offset) as usize;
-                word[..size as usize].copy_from_slice(&self.shared[from..][..size as usize]);
+                word[..size as usize].copy_from_slice(&self.site.shared[from..][..size as usize]);
                 let value = u64::from_le_bytes(word);
                 let update = |old| reduction.map_or(value, |reduction| (reduction.update)(old, value, value));
-                // SAFETY: `touch_global` found the bytes aligned and inside an allocation that the launch
+                // SAFETY: `check_piece` found the bytes aligned and inside an allocation that the launch
                 // holds.
                 unsafe { update_global(global + offset, size, update) };
             }
-            let target = self.allocation(global, bytes);
-            if let (Some(target), Some(checks)) = (target, &self.checks) {
-                let target = &self.grid.allocations[target];
-                let is_written = |byte: &u64| checks.shadow.is_written((shared + byte) as usize, 1);
-                for byte in (0..bytes).filter(is_written) {
-                    target.mark_written(global + byte, 1);
-                }
-            }
         }
-        if let Some(checks) = &self.checks {
-            let (group, serial) = (warp.bulk.committed[lane], Some(checks.serial));
-            warp.bulk.copies.push(Outgoing { lane, group, place, kind, at, serial });
+        self.tell_bulk(warp, Of::End(transfer))
+    }
+
+    fn tell_bulk(&mut self, warp: &Warp, event: Of) -> Result<(), Box<Fault>> {
+        self.tell(warp, &Event::Bulk(event))
+    }
+
+    /// Checks the two accesses to a piece: the one that reads, then the one that writes.
+    fn check_piece(&mut self, warp: &Warp, transfer: &Transfer, piece: Place) -> Result<(), Box<Fault>> {
+        let (global, shared) = ([piece.global; LANES], [piece.shared; LANES]);
+        let global = transfer.in_global(warp, &global, piece);
+        let shared = transfer.in_shared(warp, &shared, piece);
+        self.hooks.begin(&global);
+        let [first, second] = if transfer.to_shared() { [&global, &shared] } else { [&shared, &global] };
+        for request in [first, second] {
+            match request.space {
+                Space::Global => self.site.check_global(request)?,
+                _ => self.site.check_shared(request)?,
+            }
+            self.hooks.before(&mut self.site, warp, request, &[])?;
         }
-        Ok(())
-    }
-
-    /// Checks an access to a piece of global memory. Values that nothing wrote are no fault.
-    fn touch_global(
-        &mut self,
-        warp: &Warp,
-        lane: usize,
-        piece: Place,
-        (kind, at): (Kind, u32),
-    ) -> Result<(), Box<Fault>> {
-        let addresses = [piece.global; LANES];
-        let request = self.weak_read(warp, (&addresses, 1 << lane), (8, piece.bytes as u32 / 8), at);
-        let request = Request { kind, reads: false, ..request };
-        self.begin(&request);
-        self.check_global(&request).map(drop)
-    }
-
-    /// Checks an access to a piece of shared memory. Values that nothing wrote are no fault.
-    fn touch_shared(
-        &mut self,
-        warp: &Warp,
-        lane: usize,
-        piece: Place,
-        (kind, at): (Kind, u32),
-    ) -> Result<(), Box<Fault>> {
-        let addresses = [piece.shared; LANES];
-        let request = self.weak_read(warp, (&addresses, 1 << lane), (8, piece.bytes as u32 / 8), at);
-        self.check_shared(&Request { kind, reads: false, ..request }, &[]).map(drop)
-    }
-
-    /// Checks that a `fence.proxy.async` lies between the stores to these bytes and a bulk copy of them.
-    fn check_proxy(&self, (warp, lane): (u32, usize), piece: Place, at: u32) -> Result<(), Box<Fault>> {
-        let Some(checks) = &self.checks else { return Ok(()) };
-        let unfenced =
-            |write: &Moment| !write.is_in_flight() && checks.proxy[write.warp as usize] <= write.time;
-        let mut writes = checks.shadow.writes(piece.shared as usize, piece.bytes as usize);
-        let Some(write) = writes.find(unfenced) else { return Ok(()) };
-        let place = (piece.shared, piece.bytes as u32);
-        let first = self.describe(Action::Write, Where::Shared, place, write.thread());
-        let second = self.describe(Action::Read, Where::Shared, place, (warp, lane as u32, at));
-        Err(self.fault(warp, at, 1 << lane, FaultKind::Proxy { first, second }))
-    }
-
-    /// Runs what orders bulk copies.
-    #[cold]
-    pub fn group(&mut self, warp: &mut Warp, group: Group, active: u32, at: u32) -> Result<(), Box<Fault>> {
-        match group {
-            Group::Commit => {
-                for lane in lanes(active) {
-                    warp.bulk.committed[lane] = warp.bulk.committed[lane].saturating_add(1);
-                }
-                Ok(())
-            }
-            Group::Wait { groups, reads } => {
-                let committed = warp.bulk.committed;
-                let is_done = |copy: &Outgoing| {
-                    active >> copy.lane & 1 != 0 && copy.group.saturating_add(groups) < committed[copy.lane]
-                };
-                self.wait_for_bulk(warp, is_done, (reads, at))
-            }
-            Group::Fence => {
-                if let Some(checks) = &mut self.checks {
-                    let vector = checks.clocks.contribution(warp.index as usize);
-                    checks.log.interrupt(warp.index as usize);
-                    super::clocks::join(&mut checks.proxy, &vector);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Ends the copies to global memory of lanes that exit.
-    #[cold]
-    pub fn exit_with_bulk(&mut self, warp: &mut Warp, active: u32, at: u32) -> Result<(), Box<Fault>> {
-        self.wait_for_bulk(warp, |copy| active >> copy.lane & 1 != 0, (false, at))
-    }
-
-    /// Waits for the copies to global memory that are `done`, or only for their reads.
-    fn wait_for_bulk(
-        &mut self,
-        warp: &mut Warp,
-        done: impl Fn(&Outgoing) -> bool,
-        (reads, at): (bool, u32),
-    ) -> Result<(), Box<Fault>> {
-        let mut copies = std::mem::take(&mut warp.bulk.copies);
-        for copy in copies.iter_mut().filter(|copy| done(copy)) {
-            if let Some(serial) = copy.serial.take() {
-                self.check_source(warp, copy, (serial, at))?;
-            }
-            if !reads {
-                // The copy has written until now.
-                for piece in copy.place.pieces() {
-                    self.touch_global(warp, copy.lane, piece, (copy.kind, copy.at))?;
-                }
-            }
-        }
-        copies.retain(|copy| reads || !done(copy));
-        warp.bulk.copies = copies;
-        Ok(())
-    }
-
-    /// Checks that nothing was written to the bytes that a copy has read until now.
-    fn check_source(
-        &mut self,
-        warp: &Warp,
-        copy: &Outgoing,
-        (serial, at): (u32, u32),
-    ) -> Result<(), Box<Fault>> {
-        let Place { shared, bytes, .. } = copy.place;
-        let Some(checks) = &self.checks else { return Ok(()) };
-        if bytes == 0 {
-            return Ok(());
-        }
-        let write = checks.shadow.written_since(serial, shared as usize, bytes as usize);
-        let Some(write) = write else {
-            for piece in copy.place.pieces() {
-                self.touch_shared(warp, copy.lane, piece, (Kind::Read, copy.at))?;
-            }
-            return Ok(());
-        };
-        let place = (shared, bytes as u32);
-        let who = (warp.index, copy.lane as u32, copy.at);
-        let first = self.describe(Action::Read, Where::Shared, place, who);
-        let second = self.describe(Action::Write, Where::Shared, place, write.thread());
-        Err(self.fault(warp.index, at, 1 << copy.lane, FaultKind::Unfinished { first, second }))
+        self.tell_bulk(warp, Of::Move(transfer, piece))
     }
 }

@@ -1,13 +1,157 @@
 //! Warp shuffles, votes, matches and reductions. (PTX ISA, "shfl.sync", "vote.sync", "match.sync",
 //! "redux.sync".)
 
-use crate::program::code::{Collective, CollectiveKind, Shuffle, WarpReduce};
+use crate::{
+    fault::{Fault, FaultKind},
+    program::code::{Collective, CollectiveKind, Operation, Shuffle, WarpReduce},
+};
 
-use super::lanes::{ALL, Bank, LANES, Register, Registers, collect, lanes};
+use super::{
+    block::State,
+    hooks::{Event, Hooks},
+    lanes::{ALL, Bank, LANES, Register, Registers, collect, lanes},
+    reports::shown,
+    warp::{Path, State as Waits, Warp},
+};
+
+impl State<'_> {
+    /// Checks that an instruction for a whole warp has all its lanes. If lanes have left a join early, the
+    /// others may still come.
+    #[cold]
+    pub fn check_whole(&self, warp: &Warp, path: usize, active: u32) -> Result<(), Box<Fault>> {
+        let at = warp.paths[path].at;
+        if warp.torn && warp.live == ALL {
+            return Ok(());
+        }
+        let text = self.site.apart(warp, path, [active, !active]);
+        Err(self.site.fault(warp.index, at, active, FaultKind::Aligned(text)))
+    }
+
+    /// Runs a collective instruction. Returns `true` if it is done. Returns `false` if the path waits for
+    /// lanes of other paths, or if paths have changed so that the caller must look its path up again.
+    pub fn collective(
+        &mut self,
+        warp: &mut Warp,
+        path: usize,
+        active: u32,
+        collective: &Collective,
+    ) -> Result<bool, Box<Fault>> {
+        let Path { at, mask, .. } = warp.paths[path];
+        let names = warp.registers.wide(collective.mask);
+        let mut waiting = 0;
+        let mut left = active;
+        // Lanes that pass the same mask are a group. Diverged lanes may form several groups.
+        while left != 0 {
+            let named = names[left.trailing_zeros() as usize] as u32;
+            let group = collect(|lane| names[lane] as u32 == named) & left;
+            left &= !group;
+            if named & group != group {
+                let text = format!(
+                    "lanes {} are not in the mask {named:#010x} that they pass",
+                    shown(group & !named)
+                );
+                return Err(self.site.fault(warp.index, at, group & !named, FaultKind::Mask(text)));
+            }
+            let missing = named & warp.live & !group;
+            if missing & mask & !active != 0 {
+                let text = format!(
+                    "lanes {} are in the mask {named:#010x}, but their guard leaves them out",
+                    shown(missing & mask & !active)
+                );
+                return Err(self.site.fault(warp.index, at, group, FaultKind::Mask(text)));
+            }
+            if missing == 0 {
+                self.together(warp, group, collective, at)?;
+            } else {
+                waiting |= group;
+            }
+        }
+        if waiting == 0 {
+            return Ok(true);
+        }
+        // Lanes that are done and lanes that the guard excludes wait behind the instruction.
+        let mut left = waiting;
+        while left != 0 {
+            let named = names[left.trailing_zeros() as usize] as u32;
+            let group = collect(|lane| names[lane] as u32 == named) & left;
+            left &= !group;
+            if group != warp.paths[path].mask {
+                warp.diverge(path, group, at, at + 1, at + 1);
+                // The group is now the last path. The remaining lanes stay at the instruction if they wait
+                // too.
+                let last = warp.paths.len() - 1;
+                warp.paths[last].state = Waits::Collective(named);
+                if left != 0 {
+                    warp.paths[path].at = at;
+                }
+            } else {
+                warp.paths[path].state = Waits::Collective(named);
+            }
+        }
+        self.release_collectives(warp)?;
+        Ok(false)
+    }
+
+    /// Releases the paths whose collective has all its lanes.
+    pub fn release_collectives(&mut self, warp: &mut Warp) -> Result<(), Box<Fault>> {
+        for path in 0..warp.paths.len() {
+            let Some(&Path { at, state: Waits::Collective(named), .. }) = warp.paths.get(path) else {
+                continue;
+            };
+            let instructions = self.site.grid.code.instructions.as_slice();
+            let collective = |at: u32| match &instructions[at as usize].operation {
+                Operation::Collective(collective) | Operation::Matrix(collective) => Some(collective),
+                _ => None,
+            };
+            let Some(own) = collective(at) else { continue };
+            let is_barrier = own.kind.is_barrier();
+            let meets = |other: &Path| {
+                other.state == Waits::Collective(named)
+                    && (other.at == at
+                        || is_barrier && collective(other.at).is_some_and(|other| other.kind.is_barrier()))
+            };
+            let here = warp.paths.iter().filter(|path| meets(path)).fold(0, |mask, path| mask | path.mask);
+            if named & warp.live & !here != 0 {
+                continue;
+            }
+            self.together(warp, here, own, at)?;
+            for path in 0..warp.paths.len() {
+                if meets(&warp.paths[path]) {
+                    warp.paths[path].at += 1;
+                    warp.paths[path].state = Waits::Ready;
+                }
+            }
+        }
+        warp.meet();
+        Ok(())
+    }
+
+    /// Runs a collective for lanes that have all arrived.
+    fn together(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        collective: &Collective,
+        at: u32,
+    ) -> Result<(), Box<Fault>> {
+        if collective.kind.is_barrier() {
+            let event = Event::WarpBarrier { lanes: active, whole: active == warp.live };
+            return self.tell(warp, &event);
+        }
+        if let CollectiveKind::Matrix(matrix) = &collective.kind {
+            return self.matrix(warp, matrix, active, at);
+        }
+        let outside = run(&mut warp.registers, collective, active);
+        if outside == 0 {
+            return Ok(());
+        }
+        self.hooks.shuffled(&mut self.site, warp, collective, outside, at)
+    }
+}
 
 /// Runs a collective for the lanes that take part. Returns the lanes that shuffle from a lane that does not
 /// take part, whose value is undefined.
-pub fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u32 {
+fn run(registers: &mut Registers, collective: &Collective, active: u32) -> u32 {
     let Collective { kind, target, flag, source, negated, control, .. } = collective;
     let values = registers.wide(*source);
     let bits = match source.bank {

@@ -1,6 +1,131 @@
-//! The cost of an access: shared memory passes and global memory sectors.
+//! Counts what a launch does, with the cost of accesses: shared memory passes and global memory sectors.
 
-use super::lanes::{LANES, lanes};
+use crate::{counters::Counters, fault::Fault, program::code::Space};
+
+use super::{
+    access::{Count, Request, Values},
+    grid::Grid,
+    hooks::{Bulk, Done, Event, Hooks},
+    lanes::{LANES, lanes},
+    site::Site,
+    warp::Warp,
+};
+
+/// The counters of the block that runs.
+#[derive(Default)]
+pub struct Counting(Counters);
+
+impl<'g> Hooks<'g> for Counting {
+    fn new(_grid: &'g Grid<'g>) -> Self {
+        Counting::default()
+    }
+
+    fn begin_block(&mut self, site: &Site<'g>) {
+        self.0 = Counters { blocks: 1, warps: site.grid.warps.into(), ..Counters::default() };
+    }
+
+    fn end_block(&mut self, done: &mut Done<'g>) {
+        done.counters = self.0;
+    }
+
+    fn issued(&mut self, instructions: u64, lanes: u64) {
+        self.0.warp_instructions += instructions;
+        self.0.lane_instructions += lanes;
+    }
+
+    fn branched(&mut self, diverges: bool) {
+        self.0.branches += 1;
+        self.0.divergent_branches += u64::from(diverges);
+    }
+
+    fn complete(&mut self, _barrier: usize) {
+        self.0.barriers += 1;
+    }
+
+    #[inline(always)]
+    fn before(
+        &mut self,
+        _site: &mut Site<'g>,
+        _warp: &Warp,
+        request: &Request,
+        _values: &Values,
+    ) -> Result<(), Box<Fault>> {
+        match request.space {
+            Space::Global => self.global(request),
+            Space::Shared => self.shared(request),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, _site: &mut Site<'g>, _warp: &Warp, event: &Event) -> Result<(), Box<Fault>> {
+        let Event::Bulk(Bulk::Begin(transfer)) = event else { return Ok(()) };
+        let (count, sectors) = (&mut self.0, transfer.place.sectors());
+        if !transfer.kind.writes() {
+            count.global_load_requests += 1;
+            count.global_load_sectors += sectors;
+            count.shared_store_requests += 1;
+        } else {
+            if transfer.kind.is_atomic() {
+                count.global_atomic_requests += 1;
+            } else {
+                count.global_store_requests += 1;
+                count.global_store_sectors += sectors;
+            }
+            count.shared_load_requests += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Counting {
+    fn global(&mut self, request: &Request) {
+        let requests = match request.count {
+            Count::Nothing => return,
+            Count::Rest => 0,
+            Count::Request => 1,
+        };
+        let sectors = || {
+            if request.contiguous {
+                (request.first() + request.whole() - 1) / 32 - request.first() / 32 + 1
+            } else {
+                sectors(request.addresses, request.mask, request.bytes)
+            }
+        };
+        if !request.kind.writes() {
+            self.0.global_load_requests += requests;
+            self.0.global_load_sectors += sectors();
+        } else if request.reads {
+            self.0.global_atomic_requests += requests;
+            self.0.atomic_operations += u64::from(request.mask.count_ones());
+        } else {
+            self.0.global_store_requests += requests;
+            self.0.global_store_sectors += sectors();
+        }
+    }
+
+    fn shared(&mut self, request: &Request) {
+        let requests = match request.count {
+            Count::Nothing => return,
+            Count::Rest => 0,
+            Count::Request => 1,
+        };
+        let conflicts = || {
+            let Request { contiguous, addresses, mask, bytes, .. } = *request;
+            if contiguous { 0 } else { bank_conflicts(addresses, mask, bytes) }
+        };
+        if !request.kind.writes() {
+            self.0.shared_load_requests += requests;
+            self.0.shared_load_conflicts += conflicts();
+        } else if request.reads {
+            self.0.shared_atomic_requests += requests;
+            self.0.atomic_operations += u64::from(request.mask.count_ones());
+        } else {
+            self.0.shared_store_requests += requests;
+            self.0.shared_store_conflicts += conflicts();
+        }
+    }
+}
 
 /// The passes of a shared memory access of `bytes` per lane beyond those without bank conflicts.
 ///

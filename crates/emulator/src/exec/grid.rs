@@ -20,8 +20,8 @@ use crate::{
 
 use super::{
     Launch, Loaded, Settings,
+    checks::races::Room,
     lanes::{ALL, LANES, Register, Registers, collect},
-    log::Room,
 };
 
 /// Bits of a thread's number in the address of its local window. [`WINDOW_BLOCKS`] masks the block's number.

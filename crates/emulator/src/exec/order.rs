@@ -22,8 +22,8 @@ use crate::{counters::Counters, fault::Fault};
 
 use super::{
     block::{Block, Progress, Random},
+    checks::races::Log,
     grid::Grid,
-    log::Log,
     reports::Reports,
 };
 
@@ -105,9 +105,10 @@ impl<'g> Worker<'g> {
             Ok(Progress::Goes) => return Turn::Goes(block),
             Ok(Progress::Waits { stuck: true }) => return Turn::Stuck(block),
             Ok(Progress::Waits { stuck: false }) => return Turn::Waits(block),
-            Ok(Progress::Ended(done)) => {
+            Ok(Progress::Ended(done, suspicion)) => {
+                self.found.counters += done.counters;
                 self.found.logs.extend(done.log);
-                let suspicion = done.suspicion.map(|suspicion| (number, suspicion));
+                let suspicion = suspicion.map(|suspicion| (number, suspicion));
                 self.found.suspicion = self.found.suspicion.take().or(suspicion);
             }
             Err(fault) => self.fail(number, fault),
@@ -123,8 +124,7 @@ impl<'g> Worker<'g> {
     }
 
     /// Keeps the memory of a block that does not run any more.
-    fn retire(&mut self, mut block: Block<'g>) {
-        self.found.counters += block.take_counters();
+    fn retire(&mut self, block: Block<'g>) {
         self.spare = Some(block);
     }
 }

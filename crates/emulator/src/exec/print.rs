@@ -28,8 +28,6 @@ impl State<'_> {
             [print.format, print.arguments].map(|register| warp.registers.wide(register));
         let mut output = Vec::new();
         let mut results = [NO_FORMAT; LANES];
-        // On a GPU the host reads these texts, so the reads do not count as the kernel's.
-        let counters = self.counters;
         let mut before = None;
         for lane in lanes(active).filter(|&lane| formats[lane] != 0) {
             let address = formats[lane];
@@ -41,7 +39,6 @@ impl State<'_> {
             results[lane] = write(&format, &mut arguments, &mut output)? as u64;
             before = Some((address, format));
         }
-        self.counters = counters;
         // A closed standard output is not the kernel's fault.
         let mut stdout = std::io::stdout().lock();
         _ = stdout.write_all(&output).and_then(|()| stdout.flush());
@@ -66,8 +63,8 @@ impl State<'_> {
                 [Ok(file), Ok(function), Ok(message)] => [file, function, message],
                 [Err(fault), ..] | [_, Err(fault), _] | [.., Err(fault)] => return fault,
             };
-            let [bx, by, bz] = self.index;
-            let [x, y, z] = self.grid.thread(warp.index, lane as u32);
+            let [bx, by, bz] = self.site.index;
+            let [x, y, z] = self.site.grid.thread(warp.index, lane as u32);
             let place = format!("{file}:{}: {function}", lines[lane]);
             eprintln!(
                 "{place}: block: [{bx},{by},{bz}], thread: [{x},{y},{z}] Assertion `{message}` failed."
@@ -78,7 +75,7 @@ impl State<'_> {
             };
             first.get_or_insert(format!("{place}: Assertion `{message}` failed{within}"));
         }
-        self.fault(warp.index, at, active, FaultKind::Assert(first.unwrap_or_default()))
+        self.site.fault(warp.index, at, active, FaultKind::Assert(first.unwrap_or_default()))
     }
 }
 

@@ -5,11 +5,7 @@
 //! waits at a barrier, the other paths run on, as on GPUs since sm_70. Lanes that wait at a join are released
 //! early if other lanes wait for them in a barrier or collective, or poll memory for long.
 
-use super::{
-    bulk::Groups,
-    lanes::{LANES, Registers},
-    undefined::{Undefined, Void},
-};
+use super::lanes::{LANES, Registers};
 
 /// The join of a path that runs to the thread's end.
 pub const NONE: u32 = u32::MAX;
@@ -74,42 +70,10 @@ pub struct Warp {
     pub has_seen: bool,
     /// Local memory, lane by lane.
     pub local: Vec<u8>,
-    /// Whether each byte of `local` is defined.
-    pub defined: Vec<bool>,
-    /// The state of each register that may be undefined, by number.
-    pub undefined: Vec<Undefined>,
-    /// Whether these are the registers of [`wide`](super::block::State::wide).
-    pub is_wide: bool,
-    /// The undefined lanes of each value of the current load or store.
-    pub void: [Void; 8],
-    /// Asynchronous copies that some lanes have not waited for.
-    pub copies: Vec<InFlight>,
-    /// Groups of copies that each lane has committed.
-    pub groups: [u32; LANES],
-    /// Bulk copies to global memory.
-    pub bulk: Groups,
-}
-
-/// An asynchronous copy by some lanes.
-#[derive(Clone, Debug)]
-pub struct InFlight {
-    /// The lanes that have not waited for it.
-    pub lanes: u32,
-    /// The shared address that each lane writes `bytes` to.
-    pub to: [u64; LANES],
-    pub bytes: u32,
-    /// The copy's group, by lane.
-    pub group: [u32; LANES],
-    /// The instruction, and the serial number of its execution.
-    pub at: u32,
-    pub serial: u32,
-    /// The records of what it reads, in the block's log.
-    pub records: Vec<usize>,
 }
 
 impl Warp {
     pub fn new(index: u32, registers: Registers, local_bytes: usize) -> Warp {
-        let local = vec![0; local_bytes * LANES];
         Warp {
             index,
             registers,
@@ -122,14 +86,7 @@ impl Warp {
             watched: None,
             polls: 0,
             has_seen: true,
-            defined: vec![false; local.len()],
-            local,
-            copies: Vec::new(),
-            groups: [0; LANES],
-            bulk: Groups::default(),
-            undefined: Vec::new(),
-            is_wide: false,
-            void: [Void::default(); 8],
+            local: vec![0; local_bytes * LANES],
         }
     }
 
@@ -140,13 +97,8 @@ impl Warp {
         self.paths.clear();
         (self.torn, self.alone, self.polled) = (false, 0, false);
         (self.watched, self.polls, self.has_seen) = (None, 0, true);
-        self.is_wide = false;
         self.paths.push(Path { at: 0, mask: lanes, join: NONE, state: State::Ready });
         self.local.fill(0);
-        self.copies.clear();
-        self.groups.fill(0);
-        self.bulk.clear();
-        self.defined.fill(false);
     }
 
     /// The instruction where a path meets those that it diverged from.

@@ -54,6 +54,24 @@ fn a_tree_with_its_barriers_has_no_race() {
 }
 
 #[test]
+fn a_warp_that_needs_more_shared_memory_than_there_is_is_out_of_bounds() {
+    for checks in [true, false] {
+        let mut machine = Machine::new(
+            ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{
+            .reg .b32 %r<4>;
+            .shared .align 4 .b8 few[64];
+            mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; mov.u32 %r2, few; add.u32 %r1, %r1, %r2;
+            st.shared.u32 [%r1], %r0;
+            ret;\n}",
+        );
+        (machine.settings.checks, machine.dynamic_shared) = (checks, 0);
+        let fault = machine.launch(1, 32, &[]).expect_err("half of the lanes are outside");
+        let FaultKind::OutOfBounds { access, .. } = &fault.kind else { panic!("{fault}") };
+        assert_eq!((access.memory, access.address, fault.threads.len()), (Memory::Shared, 64, 16));
+    }
+}
+
+#[test]
 fn a_removed_block_barrier_is_a_race() {
     // Warp 0 reads what warp 1 has not written yet. The fault is the race, not the unwritten read.
     let found = race(Machine::new(&tree("", "bar.sync 0;")).launch(1, 64, &[]));

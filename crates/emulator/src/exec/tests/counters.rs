@@ -60,3 +60,35 @@ fn counts_do_not_depend_on_how_a_launch_runs() {
         [counts(1, None, true), counts(2, None, true), counts(1, Some(1), true), counts(3, Some(9), false)];
     assert!(all.iter().all(|counters| *counters == all[0]), "{all:#?}");
 }
+
+#[test]
+fn an_asynchronous_copy_counts_as_one_request() {
+    // Half of the lanes copy 16 bytes, the others 4 bytes and 12 zeros.
+    let partial = Machine::new(
+        "setp.lt.u32 %p1, %r0, 16; selp.u32 %r10, 16, 4, %p1;
+        mul.wide.u32 %rd3, %r0, 16; add.u64 %rd3, %rd0, %rd3;
+        shl.b32 %r3, %r0, 4; mov.u32 %r4, shared; add.u32 %r3, %r3, %r4;
+        cp.async.ca.shared.global [%r3], [%rd3], 16, %r10; cp.async.wait_all;",
+    );
+    let counters = partial.launch(1, 32, &[partial.upload(&[1u32; 128])]).unwrap();
+    assert_eq!((counters.global_load_requests, counters.global_load_sectors), (1, 16));
+    assert_eq!((counters.shared_store_requests, counters.shared_load_requests), (1, 0));
+
+    // One thread copies 256 bytes in, and out again.
+    let bulk = Machine::new(
+        "setp.eq.u32 %p1, %r0, 0;
+        @%p1 mbarrier.init.shared.b64 [shared+1024], 1;
+        @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [shared+1024], 256;
+        @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+            [shared], [%rd0], 256, [shared+1024];
+        bar.sync 0;
+        WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [shared+1024], 0; @!%p2 bra WAIT;
+        @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [shared], 256;
+        @%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;",
+    );
+    let pointers = [bulk.upload(&[1u32; 64]), bulk.upload(&[0u32; 64])];
+    let counters = bulk.launch(1, 32, &pointers).unwrap();
+    assert_eq!((counters.global_load_requests, counters.global_load_sectors), (1, 8));
+    assert_eq!((counters.global_store_requests, counters.global_store_sectors), (1, 8));
+    assert_eq!((counters.shared_store_requests, counters.shared_load_requests), (1, 1));
+}

@@ -7,14 +7,15 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
+use crate::exec::{access::Kind, lanes::LANES};
+
 use super::{
-    clocks::{Clocks, Kind, Vector},
-    lanes::LANES,
-    race::Span,
+    clocks::{Clocks, Vector},
+    search::Span,
 };
 
-/// The bytes that a launch's logs may still take, including what [`race::find`](super::race::find) derives
-/// from them.
+/// The bytes that a launch's logs may still take, including what [`search::find`](super::search::find)
+/// derives from them.
 ///
 /// When they are spent, nothing more is logged. The accesses logged so far lack no ordering, because what
 /// orders two accesses comes before the second.
@@ -145,6 +146,11 @@ impl<'g> Log<'g> {
             fenced: Vec::new(),
             seen: Vec::new(),
         }
+    }
+
+    /// Takes the log, and leaves one that is empty.
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Log::new(0, self.room))
     }
 
     /// Drops what is not needed after the block has ended. Returns `None` if the block accessed nothing.

@@ -10,7 +10,10 @@
 
 use std::collections::HashMap;
 
-use super::lanes::{LANES, lanes};
+use crate::exec::{
+    access::Kind,
+    lanes::{LANES, lanes},
+};
 
 /// The most warps that a block can have.
 pub const WARPS: usize = 32;
@@ -66,25 +69,6 @@ impl Moment {
     pub fn conflicts(&self, other: &Moment) -> bool {
         (self.kind.writes() || other.kind.writes())
             && !(self.kind.is_atomic() && other.kind.is_atomic() && self.size == other.size)
-    }
-}
-
-/// What an access does, for the race checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Read,
-    Write,
-    AtomicRead,
-    AtomicWrite,
-}
-
-impl Kind {
-    pub fn is_atomic(self) -> bool {
-        matches!(self, Kind::AtomicRead | Kind::AtomicWrite)
-    }
-
-    pub fn writes(self) -> bool {
-        matches!(self, Kind::Write | Kind::AtomicWrite)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Tracks undefined register values while instructions run, until one is used. (See `program::undefined`.)
 
+use std::collections::HashMap;
+
 use crate::{
+    exec::{access::Request, collective::shuffled, grid::Grid, lanes::collect, site::Site, warp::Warp},
     fault::{Action, Fault, FaultKind, Memory as Where},
     program::{
         code::{Load, Operation},
@@ -8,8 +11,20 @@ use crate::{
     },
 };
 
-use super::{block::State, collective, lanes::collect, warp::Warp};
-use std::collections::HashMap;
+use super::Unwritten;
+
+/// The undefined values of a warp.
+#[derive(Clone, Debug)]
+pub struct Track {
+    /// The state of each register that may be undefined, by number.
+    registers: Vec<Undefined>,
+    /// Whether these are the registers of [`Unwritten::wide`].
+    is_wide: bool,
+    /// The undefined lanes of each value of the current load or store.
+    pub void: [Void; 8],
+    /// Whether each byte of local memory is defined, lane by lane.
+    pub local: Vec<bool>,
+}
 
 /// A register that may be undefined.
 #[derive(Clone, Copy, Debug)]
@@ -67,15 +82,29 @@ impl Undefined {
     }
 }
 
-impl Warp {
-    fn lanes_of(&self, number: Number) -> u32 {
-        number.map_or(0, |number| self.undefined[number as usize].lanes)
+impl Track {
+    pub fn new(local_bytes: usize) -> Track {
+        let local = vec![false; local_bytes];
+        Track { registers: Vec::new(), is_wide: false, void: [Void::default(); 8], local }
+    }
+
+    /// Starts a block.
+    pub fn start(&mut self, tracked: &Tracked) {
+        self.registers.clear();
+        self.registers.extend(tracked.lanes.iter().map(|&lanes| Undefined::new(lanes)));
+        self.is_wide = false;
+        self.void = [Void::default(); 8];
+        self.local.fill(false);
+    }
+
+    pub fn lanes_of(&self, number: Number) -> u32 {
+        number.map_or(0, |number| self.registers[number as usize].lanes)
     }
 
     /// Sets whether the lanes of the mask are undefined.
-    fn set_undefined(&mut self, number: Number, lanes: u32, mask: u32, origin: Option<Origin>) {
+    pub fn set_undefined(&mut self, number: Number, lanes: u32, mask: u32, origin: Option<Origin>) {
         if let Some(number) = number {
-            let register = &mut self.undefined[number as usize];
+            let register = &mut self.registers[number as usize];
             register.lanes = register.lanes & !mask | lanes & mask;
             if lanes & mask != 0 {
                 register.origin = origin;
@@ -110,70 +139,70 @@ impl Warp {
         self.void = lanes.map(|lanes| Void { lanes, from: None, origin });
     }
 
+    /// The origin of a register's value.
+    pub fn origin(&self, register: u32, at: u32) -> Origin {
+        self.registers[register as usize].origin(at)
+    }
+
     /// The origin of the value that a store stores to this element.
     pub fn origin_of_stored(&self, carry: &Carry, element: usize) -> Option<Origin> {
         let number = carry.stored.get(element).copied().flatten();
-        number.and_then(|number| self.undefined[number as usize].origin)
+        number.and_then(|number| self.registers[number as usize].origin)
     }
-}
 
-impl Warp {
     /// Tracks other registers from now on, among which are those that it tracked before.
     fn track(&mut self, before: &Tracked, now: &Tracked) {
-        let so_far: HashMap<_, _> = before.registers.iter().zip(self.undefined.drain(..)).collect();
+        let so_far: HashMap<_, _> = before.registers.iter().zip(self.registers.drain(..)).collect();
         let state = |register| so_far.get(register).copied().unwrap_or(Undefined::new(0));
-        self.undefined = now.registers.iter().map(state).collect();
+        self.registers = now.registers.iter().map(state).collect();
         self.is_wide = true;
     }
 }
 
-impl<'g> State<'g> {
+impl<'g> Unwritten<'g> {
     /// How an instruction treats values that may be undefined.
-    pub fn carry_of(&self, at: u32) -> Option<&'g Carry> {
+    pub fn carry_of(&self, grid: &'g Grid<'g>, at: u32) -> Option<&'g Carry> {
         match self.wide {
             Some((_, carries)) => carries[at as usize].as_deref(),
-            None => self.grid.code.instructions[at as usize].carry.as_deref(),
+            None => grid.code.instructions[at as usize].carry.as_deref(),
         }
-    }
-
-    fn tracked(&self) -> &'g Tracked {
-        self.wide.map_or(&self.grid.code.tracked, |(tracked, _)| tracked)
     }
 
     /// Tracks nearly all registers of the block from now on, as the block has read shared memory that nothing
     /// wrote, or a lane that has ended. Returns `false` if that cannot be.
     #[cold]
-    pub fn widen(&mut self) -> bool {
-        let code = self.grid.code;
+    pub fn widen(&mut self, grid: &'g Grid<'g>) -> bool {
+        let code = grid.code;
         if self.wide.is_none()
             && let Some(wide) = &code.wide
         {
             let (tracked, carries) = wide.get(&code.instructions);
             self.wide = Some((tracked, carries));
+            self.follows = true;
         }
         self.wide.is_some()
     }
 
     /// Makes a warp track what the block does.
-    pub fn follow(&self, warp: &mut Warp) {
+    pub fn follow(&mut self, grid: &Grid, warp: &Warp) {
         if let Some((tracked, _)) = self.wide
-            && !warp.is_wide
+            && !self.track(warp).is_wide
         {
-            warp.track(&self.grid.code.tracked, tracked);
+            self.track(warp).track(&grid.code.tracked, tracked);
         }
     }
 
     /// Records the lanes whose shuffle has read a lane that does not take part.
     #[cold]
-    pub fn carry_shuffled(&mut self, warp: &mut Warp, lanes: u32, at: u32) {
-        if !self.widen() {
+    pub fn carry_shuffled(&mut self, grid: &'g Grid<'g>, warp: &Warp, lanes: u32, at: u32) {
+        if !self.widen(grid) {
             return;
         }
-        self.follow(warp);
-        let Some(carry) = self.carry_of(at) else { return };
+        self.follow(grid, warp);
+        let Some(carry) = self.carry_of(grid, at) else { return };
         let origin = Origin { at, cause: Cause::Shuffle, computed: false };
         for &target in &carry.targets {
-            warp.set_undefined(target, lanes, lanes, Some(origin));
+            self.track(warp).set_undefined(target, lanes, lanes, Some(origin));
         }
     }
 
@@ -183,39 +212,41 @@ impl<'g> State<'g> {
     /// `mask` are the path's lanes, `active` those that the guard selects.
     pub fn carry(
         &mut self,
-        warp: &mut Warp,
+        site: &mut Site,
+        warp: &Warp,
         carry: &Carry,
         [mask, active]: [u32; 2],
         at: u32,
     ) -> Result<(), Box<Fault>> {
-        let operation = &self.grid.code.instructions[at as usize].operation;
-        let mut unsure = warp.lanes_of(carry.guard) & mask;
+        let track = &mut self.warps[warp.index as usize];
+        let operation = &site.grid.code.instructions[at as usize].operation;
+        let mut unsure = track.lanes_of(carry.guard) & mask;
         if unsure != 0 && !matches!(operation, Operation::Lanes(..)) {
             let what = match operation {
                 Operation::Branch { .. } => "the branch",
                 _ => "whether to run the instruction",
             };
-            self.used(warp, carry.guard, unsure, (at, what))?;
+            track.used(site, warp, (carry.guard, unsure), (at, what))?;
             unsure = 0;
         }
         for &number in &carry.used {
-            let lanes = warp.lanes_of(Some(number)) & active;
+            let lanes = track.lanes_of(Some(number)) & active;
             if lanes != 0 {
                 let what = match operation {
                     Operation::Load(_) | Operation::Store(_) | Operation::Matrix(_) => "the address",
                     Operation::Atomic(_) => "the address or an operand",
                     _ => "an operand",
                 };
-                self.used(warp, Some(number), lanes, (at, what))?;
+                track.used(site, warp, (Some(number), lanes), (at, what))?;
             }
         }
         if matches!(operation, Operation::Matrix(_)) {
             return Ok(());
         }
-        for (void, &stored) in warp.void.iter_mut().zip(&carry.stored) {
-            void.lanes = stored.map_or(0, |number| warp.undefined[number as usize].lanes) & active;
+        for (place, &stored) in carry.stored.iter().enumerate() {
+            track.void[place].lanes = track.lanes_of(stored) & active;
         }
-        let lanes = |source: &Number| warp.lanes_of(*source);
+        let lanes = |source: &Number| track.lanes_of(*source);
         let undefined = match (carry.rule, carry.sources.as_slice()) {
             (_, []) => 0,
             (Rule::Select, [a, b, ..]) => {
@@ -225,7 +256,7 @@ impl<'g> State<'g> {
             }
             (Rule::Together, [source, ..])
                 if let Operation::Collective(collective) = operation
-                    && let Some(from) = collective::shuffled(&warp.registers, collective) =>
+                    && let Some(from) = shuffled(&warp.registers, collective) =>
             {
                 let undefined = lanes(source);
                 collect(|lane| undefined >> from[lane].0 & 1 != 0)
@@ -237,16 +268,16 @@ impl<'g> State<'g> {
         let undefined = undefined & active | unsure;
         let from = carry.sources.iter().chain([&carry.guard]).find(|from| lanes(from) & undefined != 0);
         if let Some(from) = from.copied().flatten() {
-            let mut origin = warp.undefined[from as usize].origin(at);
+            let mut origin = track.origin(from, at);
             origin.computed |= carry.rule == Rule::Any;
             for &target in &carry.targets {
-                warp.set_undefined(target, undefined, active | unsure, Some(origin));
+                track.set_undefined(target, undefined, active | unsure, Some(origin));
             }
         } else {
-            carry.targets.iter().for_each(|&target| warp.set_undefined(target, 0, active, None));
+            carry.targets.iter().for_each(|&target| track.set_undefined(target, 0, active, None));
         }
         for &defined in &carry.defined {
-            warp.set_undefined(Some(defined), 0, active, None);
+            track.set_undefined(Some(defined), 0, active, None);
         }
         Ok(())
     }
@@ -258,93 +289,66 @@ impl<'g> State<'g> {
     /// came from memory or a register that no instruction ever writes; or if they were computed with.
     pub fn check_defined(
         &mut self,
-        warp: &mut Warp,
-        size: u32,
-        mask: u32,
-        at: u32,
+        site: &mut Site<'g>,
+        warp: &Warp,
+        request: &Request,
     ) -> Result<(), Box<Fault>> {
-        let Some(carry) = self.carry_of(at) else { return Ok(()) };
+        let Request { size, mask, at, .. } = *request;
+        let Some(carry) = self.carry_of(site.grid, at) else { return Ok(()) };
+        let tracked = self.wide.map_or(&site.grid.code.tracked, |(tracked, _)| tracked);
+        let track = self.track(warp);
         let is_alone = carry.stored.len() == 1;
         for (place, &number) in carry.stored.iter().enumerate() {
-            let lanes = warp.void[place].lanes & mask;
+            let lanes = track.void[place].lanes & mask;
             let Some(register) = number.filter(|_| lanes != 0) else { continue };
-            let is_wrong = match warp.undefined[register as usize].origin {
+            let is_wrong = match track.registers[register as usize].origin {
                 Some(Origin { computed: true, .. }) => true,
                 Some(Origin { cause: Cause::Memory(Where::Shared, ..) | Cause::Shuffle, .. }) => is_alone,
                 Some(Origin { cause: Cause::Memory(..), .. }) => is_alone && size >= 4,
                 Some(Origin { cause: Cause::Register, .. }) => false,
-                None => self.tracked().unwritten.contains(&register) && is_alone && size >= 4,
+                None => tracked.unwritten.contains(&register) && is_alone && size >= 4,
             };
             if is_wrong {
-                self.used(warp, number, lanes, (at, "what is stored"))?;
+                track.used(site, warp, (number, lanes), (at, "what is stored"))?;
             }
         }
         Ok(())
     }
+}
 
-    /// The lanes in which each register that a matrix instruction reads is undefined, and an origin. Empty if
-    /// none can be.
-    pub fn undefined_sources(&self, warp: &Warp, at: u32) -> (Vec<u32>, Option<Origin>) {
-        let Some(carry) = self.carry_of(at).filter(|_| self.checks.is_some()) else {
-            return (Vec::new(), None);
-        };
-        let lanes: Vec<u32> = carry.sources.iter().map(|&source| warp.lanes_of(source)).collect();
-        let first = carry.sources.iter().flatten().find(|&&source| warp.lanes_of(Some(source)) != 0);
-        (lanes, first.map(|&source| warp.undefined[source as usize].origin(at)))
-    }
-
-    /// Records the lanes in which each result of a matrix instruction is undefined.
-    pub fn set_undefined_targets(&self, warp: &mut Warp, lanes: &[u32], origin: Option<Origin>, at: u32) {
-        let Some(carry) = self.carry_of(at).filter(|_| self.checks.is_some()) else { return };
-        for (&target, &lanes) in carry.targets.iter().zip(lanes) {
-            warp.set_undefined(target, lanes, u32::MAX, origin);
-        }
-    }
-
-    /// A matrix instruction stores undefined values to global memory.
-    pub fn store_undefined(&mut self, warp: &mut Warp, at: u32) -> Result<(), Box<Fault>> {
-        let Some(carry) = self.carry_of(at) else { return Ok(()) };
-        for &source in &carry.sources {
-            let lanes = warp.lanes_of(source);
-            if lanes != 0 {
-                self.used(warp, source, lanes, (at, "what is stored"))?;
-            }
-        }
-        Ok(())
-    }
-
+impl Track {
     /// An instruction depends on a register in lanes in which it is undefined.
     ///
     /// If it came from shared or global memory, the block runs on: if another thread wrote there without
     /// synchronisation, the race is the real fault.
-    fn used(
+    pub fn used(
         &mut self,
-        warp: &mut Warp,
-        number: Number,
-        mask: u32,
+        site: &mut Site,
+        warp: &Warp,
+        (number, mask): (Number, u32),
         (at, what): (u32, &'static str),
     ) -> Result<(), Box<Fault>> {
-        let register = number.map_or(Undefined::new(0), |number| warp.undefined[number as usize]);
+        let register = number.map_or(Undefined::new(0), |number| self.registers[number as usize]);
         let origin = register.origin(at);
-        let used = self.grid.place(at);
+        let used = site.grid.place(at);
         let kind = match origin.cause {
             Cause::Register => FaultKind::Register { what, used },
             Cause::Shuffle => FaultKind::Shuffle { what, used },
             Cause::Memory(memory, offset, size) => {
                 let who = (warp.index, mask.trailing_zeros(), origin.at);
-                FaultKind::Unwritten(self.describe(Action::Read, memory, (offset, size), who))
+                FaultKind::Unwritten(site.describe(Action::Read, memory, (offset, size), who))
             }
         };
-        let fault = self.fault(warp.index, origin.at, mask, kind);
-        if self.grid.settings.allows(&fault) {
-            warp.set_undefined(number, 0, mask, None);
+        let fault = site.fault(warp.index, origin.at, mask, kind);
+        if site.grid.settings.allows(&fault) {
+            self.set_undefined(number, 0, mask, None);
             return Ok(());
         }
         if !matches!(origin.cause, Cause::Memory(Where::Shared | Where::Global, ..)) {
             return Err(fault);
         }
-        self.suspect(fault);
-        warp.set_undefined(number, 0, mask, None);
+        site.suspect(fault);
+        self.set_undefined(number, 0, mask, None);
         Ok(())
     }
 }

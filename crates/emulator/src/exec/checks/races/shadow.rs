@@ -1,8 +1,10 @@
-//! The checks' shadow of shared memory: the last accesses of each place.
+//! The shadow of shared memory: the last accesses of each place.
 
 use std::ops::{Range, RangeInclusive};
 
-use super::clocks::{Clocks, ENGINE, IN_FLIGHT, Kind, Moment};
+use crate::exec::access::Kind;
+
+use super::clocks::{Clocks, ENGINE, IN_FLIGHT, Moment};
 
 /// The last accesses of a place.
 #[derive(Clone, Copy, Debug)]
@@ -21,40 +23,17 @@ pub struct Shadow {
     cells: Vec<Cell>,
     /// Log2 of a cell's bytes, which are those of the kernel's smallest access.
     shift: u32,
-    written: Vec<bool>,
 }
 
 impl Shadow {
     pub fn new(bytes: usize, granule: u32) -> Shadow {
         let shift = granule.trailing_zeros();
-        Shadow { cells: vec![EMPTY; (bytes >> shift) + 1], shift, written: vec![false; bytes] }
+        Shadow { cells: vec![EMPTY; (bytes >> shift) + 1], shift }
     }
 
     /// Resets the shadow for a new block.
     pub fn clear(&mut self) {
         self.cells.fill(EMPTY);
-        self.written.fill(false);
-    }
-
-    /// Whether all of these bytes have been written.
-    #[inline(always)]
-    pub fn is_written(&self, address: usize, bytes: usize) -> bool {
-        self.written[address..address + bytes].iter().all(|&written| written)
-    }
-
-    /// Whether any of these bytes has been written.
-    pub fn is_partly_written(&self, address: usize, bytes: usize) -> bool {
-        self.written[address..address + bytes].contains(&true)
-    }
-
-    /// Marks bytes to which an undefined value was written.
-    pub fn mark_unwritten(&mut self, address: usize, bytes: usize) {
-        self.written[address..address + bytes].fill(false);
-    }
-
-    #[inline(always)]
-    pub fn mark_written(&mut self, address: usize, bytes: usize) {
-        self.written[address..address + bytes].fill(true);
     }
 
     /// Marks the last write of these bytes as in flight: nothing is ordered after it before [`Self::settle`].

@@ -13,18 +13,18 @@ use std::{
 };
 
 use crate::{
+    exec::{
+        access::Kind,
+        grid::Grid,
+        lanes::{LANES, collect, lanes},
+        reports::{Conflict, Reports},
+    },
     fault::{Access, Action, Fault, Memory as Where},
     history::{Effect, Touch, join_ranges},
     program::code::{Operation, Order, Scope},
 };
 
-use super::{
-    clocks::Kind,
-    grid::Grid,
-    lanes::{LANES, collect, lanes},
-    log::{Event, Log, Record},
-    reports::{Conflict, Reports},
-};
+use super::log::{Event, Log, Record};
 
 /// The most atomic accesses of a place that an access is compared with, and the most plain reads that an
 /// atomic write is compared with.
