@@ -10,6 +10,8 @@ pub fn exception(error: gpu_reduce_dynamic::Error) -> PyErr {
     match error {
         gpu_reduce_dynamic::Error::Reduce(error) => of_library(error),
         error @ gpu_reduce_dynamic::Error::NotIntegers { .. } => PyTypeError::new_err(error.to_string()),
+        // (What stopped it has raised an exception of its own.)
+        error @ gpu_reduce_dynamic::Error::Stopped => PyRuntimeError::new_err(error.to_string()),
     }
 }
 
@@ -37,6 +39,8 @@ pub fn of_library(error: Error) -> PyErr {
         | Error::Shape { .. }
         | Error::NotContiguous { .. }
         | Error::DeviceMismatch { .. }
+        | Error::OutOfBounds { .. }
+        | Error::Incomplete { .. }
         | Error::TooManyGroups { .. } => PyValueError::new_err(text),
         _ => PyRuntimeError::new_err(text),
     }

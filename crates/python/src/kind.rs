@@ -5,6 +5,10 @@ use std::ffi::CStr;
 use dlpark::ffi::{DLDataType, DLDataTypeCode};
 use gpu_reduce_dynamic::Dtype;
 use pyo3::buffer::ElementType;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::numpy::numpy;
 
 /// A type of elements. Booleans are bytes, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +62,23 @@ impl Kind {
             _ => return None,
         };
         Some(dtype.into())
+    }
+
+    /// The type that NumPy makes of an object.
+    pub fn of_dtype(dtype: &Bound<PyAny>) -> PyResult<Kind> {
+        let py = dtype.py();
+        let dtype = numpy(py)?.module.bind(py).call_method1("dtype", (dtype,))?;
+        let name: String = dtype.getattr("name")?.extract()?;
+        match (&name[..], name.parse::<Dtype>()) {
+            ("bool", _) => Ok(Kind::BOOL),
+            (_, Ok(dtype)) => Ok(dtype.into()),
+            _ => Err(PyTypeError::new_err(format!("arrays of {name} are not reduced"))),
+        }
+    }
+
+    /// NumPy's name of the type.
+    pub fn name(self) -> &'static str {
+        if self.is_bool { "bool" } else { self.dtype.aliases()[0] }
     }
 
     pub fn is_half(self) -> bool {

@@ -9,6 +9,8 @@ mod numpy;
 mod output;
 mod partial;
 mod parts;
+mod reducer;
+mod signals;
 
 use call::{Call, Operators};
 use gpu_reduce::Device;
@@ -241,6 +243,10 @@ functions! {
 
 /// Reduces by several operators, whose names are in a list: returns a list. With one name, as its function.
 ///
+/// Each result has the bits of its function. On the CPU the elements are read from memory once: parts that fit
+/// in a cache are reduced by every operator. (Over the first axes of an array, and on a GPU, there is a pass for
+/// each operator.)
+///
 /// >>> import numpy as np
 /// >>> reduce(np.array([1.0, 2.0]), ["sum", "max"])
 /// [np.float64(3.0), np.float64(2.0)]
@@ -255,7 +261,7 @@ fn reduce<'py>(
     r#where: Given<'_, 'py>,
 ) -> PyResult<Any<'py>> {
     let call = Call { axis, keepdims, ddof, mask: r#where, ..Call::default() };
-    Operators::of(ops)?.map(x.py(), |operator| call.run(x, operator))
+    Operators::of(ops)?.map(x.py(), |operators| call.run_all(x, operators))
 }
 
 /// The norm of vectors over axes, as numpy.linalg.vector_norm: ord is 2, 1, 0 or infinity.
@@ -396,6 +402,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parts::histogram_of, module)?)?;
     module.add_function(wrap_pyfunction!(parts::index_add, module)?)?;
     module.add_class::<partial::Parts>()?;
+    module.add_class::<reducer::Pieces>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(show_config, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

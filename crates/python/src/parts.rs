@@ -1,17 +1,18 @@
 //! Segments, groups, bins, and sums by index.
 
 use gpu_reduce::{Device, Groups, Reduce, histogram, scatter_add};
-use gpu_reduce_dynamic::{Dtype, Number, Target, Values, with_type};
+use gpu_reduce_dynamic::{Dtype, Number, Operator, Target, Values, with_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::array::Array;
 use crate::call::Operators;
-use crate::error::{exception, of_library};
+use crate::error::of_library;
 use crate::lanes::{contiguous, items_of};
 use crate::numpy::numpy;
 use crate::output::{Shape, to_python, type_of};
+use crate::signals::detached;
 
 /// Evaluates an expression with the elements of an array of integers as `$view`.
 macro_rules! with_integers {
@@ -73,10 +74,13 @@ fn reduced<'py, T: Number>(
     operators: &Operators,
     ddof: u64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    operators.map(py, |operator| {
-        let values = py.detach(|| target.reduce(operator, ddof)).map_err(exception)?;
-        let name = type_of(operator, array.kind, values.type_name());
-        to_python(py, &values, name, &Shape::of_len(values.len()), array.home.as_ref())
+    operators.map(py, |operators| {
+        let results = detached(py, |go_on| target.reduce_all(operators, ddof, go_on))?;
+        let returned = |(values, &operator): (&Values, &Operator)| {
+            let name = type_of(operator, array.kind, values.type_name());
+            to_python(py, values, name, &Shape::of_len(values.len()), array.home.as_ref())
+        };
+        results.iter().zip(operators).map(returned).collect()
     })
 }
 
