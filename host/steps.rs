@@ -14,8 +14,8 @@ use std::cell::Cell;
 use std::iter::successors;
 use std::marker::PhantomData;
 
-/// Bytes that a pass folds before it asks again whether to go on.
-const BATCH: usize = 1 << 27;
+/// Bytes that a pass folds before it asks again whether to go on, if they keep all threads busy.
+const BATCH: usize = 1 << 25;
 
 /// The fold of all items of an array on the CPU, which has not run yet.
 pub struct Fold<'a, T: Item> {
@@ -94,14 +94,15 @@ impl<'a, T: Item> Pass<'a, T> {
     }
 
     /// Runs all folds. A part of the items that fits in a cache is folded by all operators before the next
-    /// one. Between parts of 128 MiB, asks `go_on` whether to go on; returns whether all is done.
+    /// one. Every 32 MiB or more, asks `go_on` whether to go on. Returns whether all is done.
     pub fn run(&self, go_on: &dyn Fn() -> bool) -> bool {
         let folds = successors(Some(self), |pass| pass.before).map(|pass| pass.fold);
         let folds: Vec<_> = folds.collect();
         let window = folds.iter().map(|fold| fold.of.plan.chunk).max().unwrap_or(1);
         let windows = folds.iter().map(|fold| fold.of.plan.len.div_ceil(window)).max().unwrap_or(0) as usize;
-        let batch = (BATCH / (window as usize * size_of::<T>()).max(1)).max(1);
         let parallel = folds.iter().any(|fold| fold.of.parallel);
+        let busy = if parallel { 4 * threads::count() } else { 1 };
+        let batch = (BATCH / (window as usize * size_of::<T>()).max(1)).max(busy);
         if !parallel || folds.len() == 1 && windows <= batch {
             folds.iter().for_each(|fold| fold.run());
             return true;

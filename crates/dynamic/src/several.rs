@@ -16,7 +16,7 @@ impl<T: Number> Target<'_, T> {
     /// cache is folded by each. Segments, groups, and items on a GPU are reduced by one operator after
     /// another.
     ///
-    /// Asks `go_on` after every 128 MiB of a pass, and between operators, whether to go on.
+    /// Asks `go_on` after every 32 MiB or more of a pass, and between operators, whether to go on.
     ///
     /// ```
     /// use gpu_reduce_dynamic::gpu_reduce::Reduce;

@@ -63,7 +63,7 @@ fn segments_go_one_after_another() {
 /// A long pass asks whether to go on, also of one operator.
 #[test]
 fn passes_stop() {
-    let items = vec![1u8; (1 << 28) + 12_345];
+    let items = vec![1u8; (1 << 26) + 12_345];
     let target = Target::All(items.data());
     for operators in [&[Operator::Sum, Operator::Max][..], &[Operator::Sum]] {
         let asked = Cell::new(0);

@@ -17,6 +17,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
+use crate::cuda_interface;
 use crate::error::of_library;
 use crate::kind::Kind;
 use crate::numpy::numpy;
@@ -42,12 +43,24 @@ enum Owner {
     Buffer(PyUntypedBuffer),
     Tensor(ImportedDlpack),
     Arrow(ArrayRef),
+    Object(Py<PyAny>),
 }
 
 impl<'py> Array<'py> {
     /// The array of a Python object: a NumPy array or another buffer, an Arrow array, a tensor, or what NumPy
-    /// makes an array of.
+    /// makes an array of. Complex numbers are refused.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        match Self::of_any(object)? {
+            array if array.kind.is_complex => {
+                let why = "arrays of complex numbers are not reduced by this function";
+                Err(PyTypeError::new_err(why))
+            }
+            array => Ok(array),
+        }
+    }
+
+    /// As [`of`](Self::of), of complex numbers too: their strides count floats.
+    pub fn of_any(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
         if object.is_exact_instance(numpy(py)?.ndarray.bind(py)) {
             return Self::of_numpy(object);
@@ -63,6 +76,7 @@ impl<'py> Array<'py> {
             ("__arrow_c_array__", Self::of_arrow as fn(&Bound<'py, PyAny>) -> PyResult<Self>),
             ("__arrow_c_stream__", Self::of_arrow_stream),
             ("__dlpack__", Self::of_tensor),
+            ("__cuda_array_interface__", cuda_interface::import),
         ] {
             if object.hasattr(protocol)? && !object.is_instance(numpy(py)?.generic.bind(py))? {
                 return import(object);
@@ -99,11 +113,23 @@ impl<'py> Array<'py> {
             }
             let dtype = object.getattr("dtype")?;
             // Another byte order.
-            if "iufb".contains(&dtype.getattr("kind")?.extract::<String>()?)
+            if "iufbc".contains(&dtype.getattr("kind")?.extract::<String>()?)
                 && !dtype.getattr("isnative")?.extract::<bool>()?
             {
                 let native = dtype.call_method1("newbyteorder", ("=",))?;
                 return Self::of_numpy(&object.call_method1("astype", (native,))?);
+            }
+            if let Some(float) = match dtype.getattr("name")?.extract::<&str>()? {
+                "complex64" => Some("f4"),
+                "complex128" => Some("f8"),
+                _ => None,
+            } {
+                // An axis of pairs.
+                let pairs = object.get_item((py.Ellipsis(), py.None()))?.call_method1("view", (float,))?;
+                let mut complex = Self::of_numpy(&pairs)?;
+                complex.kind.is_complex = true;
+                (complex.shape.pop(), complex.strides.pop());
+                return Ok(complex);
             }
             if dtype.getattr("name")?.extract::<String>()? == "bfloat16" {
                 let mut bits = Self::of_numpy(&object.call_method1("view", ("uint16",))?)?;
@@ -160,7 +186,11 @@ impl<'py> Array<'py> {
                 (device, tensor)
             }
             other => {
-                let why = format!("a tensor on a device of DLPack's type {} cannot be reduced", other.0);
+                let why = format!(
+                    "a tensor on a device of DLPack's type {} cannot be reduced where it lies: copy=True copies it \
+                     to the CPU",
+                    other.0
+                );
                 return Err(PyTypeError::new_err(why));
             }
         };
@@ -173,8 +203,9 @@ impl<'py> Array<'py> {
                 dtype.code.0, dtype.bits, dtype.lanes
             ))
         })?;
-        let strides =
-            described.strides_or_compact().map_err(wrong)?.iter().map(|&stride| stride as isize).collect();
+        let floats = if kind.is_complex { 2 } else { 1 };
+        let strides = described.strides_or_compact().map_err(wrong)?;
+        let strides = strides.iter().map(|&stride| stride as isize * floats).collect();
         Ok(Self {
             kind,
             shape: described.shape().iter().map(|&length| length as usize).collect(),
@@ -185,6 +216,22 @@ impl<'py> Array<'py> {
             home: Some(object.clone()),
             _owner: Owner::Tensor(tensor),
         })
+    }
+
+    /// An array that an object keeps, on a device.
+    ///
+    /// # Safety
+    ///
+    /// The device has the elements that this describes, as long as the object lives.
+    pub unsafe fn on_device(
+        object: &Bound<'py, PyAny>,
+        device: Device,
+        kind: Kind,
+        (shape, strides): (Vec<usize>, Vec<isize>),
+        first: *const u8,
+    ) -> Self {
+        let owner = Owner::Object(object.clone().unbind());
+        Self { kind, shape, strides, first, device, valid: None, home: None, _owner: owner }
     }
 
     fn of_arrow(object: &Bound<'py, PyAny>) -> PyResult<Self> {
@@ -259,6 +306,14 @@ impl<'py> Array<'py> {
             })
     }
 
+    /// The error of an array whose elements do not lie side by side.
+    pub fn gaps(&self) -> Error {
+        Error::NotContiguous {
+            shape: format!("{:?}", self.shape),
+            strides: format!("{:?} elements", self.strides),
+        }
+    }
+
     /// The first element.
     pub fn first<T: Element>(&self) -> *const T {
         self.first.cast()
@@ -279,12 +334,12 @@ impl<'py> Array<'py> {
 /// reduction.
 static SPARES: Mutex<Vec<(usize, Stream<'static>)>> = Mutex::new(Vec::new());
 
-fn spares() -> MutexGuard<'static, Vec<(usize, Stream<'static>)>> {
+pub fn spares() -> MutexGuard<'static, Vec<(usize, Stream<'static>)>> {
     SPARES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a stream of a GPU, if there is one.
-fn spare(index: usize) -> Option<Stream<'static>> {
+pub fn spare(index: usize) -> Option<Stream<'static>> {
     let mut spares = spares();
     let place = spares.iter().position(|&(of, _)| of == index)?;
     Some(spares.swap_remove(place).1)

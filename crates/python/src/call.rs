@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::array::Array;
+use crate::copies;
 use crate::error::of_library;
 use crate::kind::Kind;
 use crate::lanes::{self, By, Choice};
@@ -26,6 +27,8 @@ pub struct Call<'a, 'py> {
     pub mask: Option<&'a Bound<'py, PyAny>>,
     /// The degrees of freedom of a variance or standard deviation.
     pub ddof: f64,
+    /// Whether the call makes a copy if it cannot reduce the elements where they lie.
+    pub copy: bool,
 }
 
 impl<'py> Call<'_, 'py> {
@@ -41,11 +44,21 @@ impl<'py> Call<'_, 'py> {
     /// Reduces `x` by each operator.
     pub fn run_all(&self, x: &Bound<'py, PyAny>, operators: &[Operator]) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let py = x.py();
-        let array = match self.dtype {
-            None => Array::of(x)?,
-            Some(dtype) => Array::of(&as_type(x, dtype)?)?,
+        let converted;
+        let x = match self.dtype {
+            None => x,
+            Some(dtype) => {
+                converted = as_type(x, dtype)?;
+                &converted
+            }
         };
-        let mut results = with_type!(array.kind.dtype, T => self.reduce::<T>(py, &array, operators)?);
+        let array = self.array(x)?;
+        let mut results = if array.kind.is_complex {
+            self.reduce_complex(x, array, operators)?
+        } else {
+            let are_reduced = self.are_reduced(array.shape.len())?;
+            with_type!(array.kind.dtype, T => self.reduce::<T>(py, &array, &are_reduced, operators)?)
+        };
         for (result, &operator) in results.iter_mut().zip(operators) {
             if let (Some(initial), false) = (self.initial, is_extreme(operator)) {
                 let with = if operator == Operator::Prod { "multiply" } else { "add" };
@@ -58,21 +71,41 @@ impl<'py> Call<'_, 'py> {
         Ok(results)
     }
 
-    fn reduce<T: Number>(
+    /// The elements of `x`: a copy if that is needed and allowed.
+    fn array(&self, x: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
+        let array = Array::of_any(x);
+        if !self.copy {
+            return array;
+        }
+        if array.is_err() && copies::is_elsewhere(x)? {
+            return copies::array_on_host(x);
+        }
+        let array = array?;
+        let are_reduced = self.are_reduced(array.shape.len())?;
+        match array.device.is_cpu() {
+            true => Ok(array),
+            false if self.mask.is_some_and(|mask| !is_true(mask)) => copies::array_on_host(x),
+            false if lanes::lie_in_order(&array, &are_reduced) => Ok(array),
+            false => copies::in_order(x, &are_reduced),
+        }
+    }
+
+    /// Reduces an array by each operator, over axes.
+    pub fn reduce<T: Number>(
         &self,
         py: Python<'py>,
         array: &Array<'py>,
+        are_reduced: &[bool],
         operators: &[Operator],
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let are_reduced = self.are_reduced(array.shape.len())?;
         let takes_ddof = |operator: &Operator| {
             matches!(operator, Operator::Var | Operator::Std | Operator::NanVar | Operator::NanStd)
         };
         let is_whole = self.ddof >= 0.0 && self.ddof.fract() == 0.0;
         if !is_whole && operators.iter().any(takes_ddof) {
             let one = |operator: &Operator| match takes_ddof(operator) {
-                true => self.with_correction(py, array, *operator),
-                false => Ok(self.reduce::<T>(py, array, &[*operator])?.swap_remove(0)),
+                true => self.with_correction(py, array, are_reduced, *operator),
+                false => Ok(self.reduce::<T>(py, array, are_reduced, &[*operator])?.swap_remove(0)),
             };
             return operators.iter().map(one).collect();
         }
@@ -88,14 +121,18 @@ impl<'py> Call<'_, 'py> {
             let mut copy = Vec::new();
             let view = lanes::contiguous::<u8>(&mask, &mut copy).map_err(of_library)?;
             flags = view.to_vec().map_err(of_library)?.iter().map(|&flag| flag != 0).collect::<Vec<_>>();
-            choice.mask = Some((&flags, broadcast(&mask.shape, &array.shape)?));
+            // The parts of a complex number have one flag.
+            let axes = array.shape.len() - usize::from(array.kind.is_complex);
+            let mut strides = broadcast(&mask.shape, &array.shape[..axes])?;
+            strides.resize(array.shape.len(), 0);
+            choice.mask = Some((&flags, strides));
         }
         if let Some(initial) = self.initial.filter(|_| operators.iter().copied().any(is_extreme)) {
             choice.initial = Some(element::<T>(initial)?);
         }
         let by = By { operators, ddof: self.ddof as u64 };
-        let reduced = lanes::reduce(py, array, &are_reduced, &choice, by)?;
-        let shape = self.shape(array, &are_reduced, &reduced.order);
+        let reduced = lanes::reduce(py, array, are_reduced, &choice, by)?;
+        let shape = self.shape(array, are_reduced, &reduced.order);
         let returned = |(values, &operator): (&Values, &Operator)| {
             let name = type_of(operator, array.kind, values.type_name());
             let result = to_python(py, values, name, &shape, array.home.as_ref())?;
@@ -116,9 +153,9 @@ impl<'py> Call<'_, 'py> {
         &self,
         py: Python<'py>,
         array: &Array<'py>,
+        are_reduced: &[bool],
         operator: Operator,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let are_reduced = self.are_reduced(array.shape.len())?;
         let leaves_out = matches!(operator, Operator::NanVar | Operator::NanStd);
         if self.mask.is_some() || array.valid.is_some() || leaves_out {
             let why = "if a mask, nulls or NaNs leave elements out, the correction is a whole number";
@@ -128,7 +165,8 @@ impl<'py> Call<'_, 'py> {
             (0..are_reduced.len()).filter(|&axis| are_reduced[axis]).map(|axis| array.shape[axis]).product();
         let whole = Call { axis: self.axis, keepdims: self.keepdims, ..Call::default() };
         let of_population =
-            with_type!(array.kind.dtype, T => whole.reduce::<T>(py, array, &[operator])?).swap_remove(0);
+            with_type!(array.kind.dtype, T => whole.reduce::<T>(py, array, are_reduced, &[operator])?)
+                .swap_remove(0);
         let factor = count as f64 / (count as f64 - self.ddof).max(0.0);
         let factor = if operator == Operator::Std { factor.sqrt() } else { factor };
         let scaled = of_population.mul(factor)?;
@@ -141,7 +179,7 @@ impl<'py> Call<'_, 'py> {
     }
 
     /// Whether each axis is reduced.
-    fn are_reduced(&self, axes: usize) -> PyResult<Vec<bool>> {
+    pub fn are_reduced(&self, axes: usize) -> PyResult<Vec<bool>> {
         let Some(given) = self.axis else { return Ok(vec![true; axes]) };
         let mut are_reduced = vec![false; axes];
         let mut reduce = |axis: Bound<'py, PyAny>| {
@@ -175,11 +213,15 @@ impl<'py> Call<'_, 'py> {
     }
 
     fn mask_of(&self, given: &Bound<'py, PyAny>, array: &Array<'py>) -> PyResult<Array<'py>> {
-        let mask = Array::of(given)?;
+        let mut mask = Array::of(given)?;
+        if self.copy && !mask.device.is_cpu() {
+            mask = copies::array_on_host(given)?;
+        }
         match (mask.kind, mask.device.is_cpu() && array.device.is_cpu()) {
             (Kind::BOOL, true) => Ok(mask),
             (Kind::BOOL, false) => {
-                Err(PyTypeError::new_err("arrays on a GPU are reduced without a mask only"))
+                let why = "arrays on a GPU are reduced without a mask only: copy=True copies them to the CPU";
+                Err(PyTypeError::new_err(why))
             }
             _ => Err(PyTypeError::new_err("a mask is an array of booleans")),
         }

@@ -37,11 +37,17 @@ pub fn of_library(error: Error) -> PyErr {
         | Error::NoOffsets
         | Error::LengthMismatch { .. }
         | Error::Shape { .. }
-        | Error::NotContiguous { .. }
         | Error::DeviceMismatch { .. }
+        | Error::BadArray(_)
+        | Error::NotContiguous { .. }
         | Error::OutOfBounds { .. }
         | Error::Incomplete { .. }
         | Error::TooManyGroups { .. } => PyValueError::new_err(text),
         _ => PyRuntimeError::new_err(text),
     }
+}
+
+/// As [`exception`], of an error that `copy=True` avoids.
+pub fn needs_copy(error: Error) -> PyErr {
+    PyValueError::new_err(format!("{error}, or pass copy=True"))
 }

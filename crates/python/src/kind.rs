@@ -10,15 +10,21 @@ use pyo3::prelude::*;
 
 use crate::numpy::numpy;
 
-/// A type of elements. Booleans are bytes, 0 or 1.
+/// A type of elements. Booleans are bytes, 0 or 1. Complex numbers are pairs of floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kind {
     pub dtype: Dtype,
     pub is_bool: bool,
+    pub is_complex: bool,
 }
 
 impl Kind {
-    pub const BOOL: Kind = Kind { dtype: Dtype::u8, is_bool: true };
+    pub const BOOL: Kind = Kind { dtype: Dtype::u8, is_bool: true, is_complex: false };
+
+    /// Complex numbers whose parts have this type.
+    pub const fn complex(dtype: Dtype) -> Kind {
+        Kind { dtype, is_bool: false, is_complex: true }
+    }
 
     /// The type in a buffer; none if it is no number or has another byte order.
     pub fn of_buffer(format: &CStr) -> Option<Kind> {
@@ -47,6 +53,8 @@ impl Kind {
     pub fn of_tensor(DLDataType { code, bits, lanes }: DLDataType) -> Option<Kind> {
         let dtype = match (code, bits, lanes) {
             (DLDataTypeCode::BOOL, 8, 1) => return Some(Kind::BOOL),
+            (DLDataTypeCode::COMPLEX, 64, 1) => return Some(Kind::complex(Dtype::f32)),
+            (DLDataTypeCode::COMPLEX, 128, 1) => return Some(Kind::complex(Dtype::f64)),
             (DLDataTypeCode::INT, 8, 1) => Dtype::i8,
             (DLDataTypeCode::INT, 16, 1) => Dtype::i16,
             (DLDataTypeCode::INT, 32, 1) => Dtype::i32,
@@ -62,6 +70,26 @@ impl Kind {
             _ => return None,
         };
         Some(dtype.into())
+    }
+
+    /// The type of NumPy's `typestr`; none if it is no number or has another byte order.
+    pub fn of_typestr(typestr: &str) -> Option<Kind> {
+        // The order of single bytes does not count.
+        let (order, described) = typestr.split_at_checked(1)?;
+        match (order, described) {
+            (_, "b1") => Some(Kind::BOOL),
+            (_, "i1") => Some(Dtype::i8.into()),
+            (_, "u1") => Some(Dtype::u8.into()),
+            ("<" | "=", "V2") => Some(Dtype::bf16.into()),
+            ("<" | "=", "c8") => Some(Kind::complex(Dtype::f32)),
+            ("<" | "=", "c16") => Some(Kind::complex(Dtype::f64)),
+            ("<" | "=", _) => {
+                let (kind, bytes) = described.split_at_checked(1)?;
+                let bits = 8 * bytes.parse::<u8>().ok()?.min(16);
+                Some(format!("{kind}{bits}").parse::<Dtype>().ok()?.into())
+            }
+            _ => None,
+        }
     }
 
     /// The type that NumPy makes of an object.
@@ -88,6 +116,6 @@ impl Kind {
 
 impl From<Dtype> for Kind {
     fn from(dtype: Dtype) -> Kind {
-        Kind { dtype, is_bool: false }
+        Kind { dtype, is_bool: false, is_complex: false }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::slice::from_raw_parts;
+use std::thread::available_parallelism;
 
 use bytemuck::cast_slice;
 use gpu_reduce::{Element, Error, Reduce, View};
@@ -9,7 +10,7 @@ use gpu_reduce_dynamic::{Error as Failure, Number, Operator, PairOperator, Pairs
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::error::{exception, of_library};
+use crate::error::{exception, needs_copy, of_library};
 use crate::signals::detached;
 
 /// Inputs from this size in bytes on are reduced without Python's lock.
@@ -54,6 +55,12 @@ impl By<'_> {
     }
 }
 
+/// Whether an array is reduced over these axes where it lies, without a copy.
+pub fn lie_in_order(array: &Array, are_reduced: &[bool]) -> bool {
+    are_reduced.iter().all(|&is_reduced| is_reduced) && array.is_contiguous()
+        || in_memory_order(array, are_reduced).is_some()
+}
+
 /// Reduces over axes, where `are_reduced` says so. Each result has the bits of reducing its lane alone, in
 /// the row-major order of the lane's axes.
 pub fn reduce<T: Number>(
@@ -67,7 +74,7 @@ pub fn reduce<T: Number>(
     let is_large = array.len() * size_of::<T>() >= LARGE;
     if choice.mask.is_none() && choice.initial.is_none() {
         if kept.is_empty() && array.is_contiguous() {
-            let target = Target::All(array.view().map_err(of_library)?);
+            let target = Target::All(array.view::<T>().map_err(of_library)?);
             return Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept });
         }
         if let Some((mut order, range)) = in_memory_order(array, are_reduced) {
@@ -79,7 +86,7 @@ pub fn reduce<T: Number>(
             return Ok(Reduced { values, order });
         }
     }
-    check_on_host(array).map_err(of_library)?;
+    check_on_host(array).map_err(needs_copy)?;
     if array.len() == 0
         && choice.initial.is_none()
         && (0..kept.len()).any(|place| array.shape[kept[place]] == 0)
@@ -99,11 +106,18 @@ pub fn reduce<T: Number>(
     Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept })
 }
 
-/// Bytes of matrices that one operator reduces before signals are handled.
-const BETWEEN_SIGNALS: usize = 1 << 27;
+/// Bytes that one operator reduces before signals are handled.
+const BETWEEN_SIGNALS: usize = 1 << 25;
 
-/// Bytes of matrices that several operators reduce one after another: they fit in a large cache.
-pub const IN_CACHE: usize = 1 << 23;
+/// Bytes that several operators reduce one after another: they fit in a large cache.
+const IN_CACHE: usize = 1 << 23;
+
+/// Bytes that are reduced at a time by so many operators: with enough of them for each thread.
+pub fn bytes_at_once(operators: usize) -> usize {
+    let threads = available_parallelism().map_or(1, Into::into);
+    let bytes = if operators > 1 { IN_CACHE } else { BETWEEN_SIGNALS };
+    bytes.max(threads << 20)
+}
 
 /// Reduces the columns of row-major matrices, one after the other in memory: so many, with so many rows and
 /// columns. On the CPU, some at a time.
@@ -115,7 +129,7 @@ fn matrices<T: Number>(
 ) -> PyResult<Vec<Values>> {
     let By { operators, ddof } = by;
     let bytes = rows * columns * size_of::<T>();
-    let most = if operators.len() > 1 { IN_CACHE } else { BETWEEN_SIGNALS };
+    let most = bytes_at_once(operators.len());
     let at_once = if items.device().is_cpu() { (most / bytes.max(1)).max(1) } else { count };
     if count <= at_once {
         let columns = items.reshape(&[count, rows, columns]).and_then(|matrices| matrices.axis(1));
@@ -192,10 +206,7 @@ pub fn bytes_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Resul
 fn check_on_host(array: &Array) -> Result<(), Error> {
     match array.device.is_cpu() {
         true => Ok(()),
-        false => Err(Error::NotContiguous {
-            shape: format!("{:?}", array.shape),
-            strides: format!("{:?} elements", array.strides),
-        }),
+        false => Err(array.gaps()),
     }
 }
 

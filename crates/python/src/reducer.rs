@@ -10,7 +10,7 @@ use crate::array::Array;
 use crate::call::{Operators, tells_place};
 use crate::error::{exception, of_library};
 use crate::kind::Kind;
-use crate::lanes::{IN_CACHE, bytes_of};
+use crate::lanes::{bytes_at_once, bytes_of};
 use crate::output::{Shape, to_python, type_of};
 
 /// A reduction of an array that comes in pieces, one after the other, by any operator.
@@ -68,7 +68,7 @@ impl Pieces {
                 let mut reducers = self.reducers();
                 // Parts fit in a cache, for several operators. If there is no room for all, none is taken.
                 let fits = reducers.iter().all(|reducer| reducer.room().is_none_or(|room| room >= count as u64));
-                let part = if fits { IN_CACHE } else { items.len() };
+                let part = if fits { bytes_at_once(reducers.len()) } else { items.len().max(1) };
                 items.chunks(part).try_for_each(|part| {
                     reducers.iter_mut().try_for_each(|reducer| reducer.push(part))
                 })
