@@ -1,13 +1,14 @@
 //! Arrays of other libraries: their elements where they lie.
 
 use std::ptr::{null_mut, without_provenance};
+use std::slice::from_raw_parts;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array as _, ArrayRef, make_array};
 use arrow_schema::DataType;
-use arrow_select::concat::concat;
+use bytemuck::cast_slice_mut;
 use dlpark::ffi::DLDeviceType;
 use dlpark::python::{DlpackStream, ImportRequest, ImportedDlpack, StreamArg};
 use gpu_reduce::{Device, Element, Error, Stream, View};
@@ -44,6 +45,7 @@ enum Owner {
     Tensor(ImportedDlpack),
     Arrow(ArrayRef),
     Object(Py<PyAny>),
+    Items(Vec<u64>),
 }
 
 impl<'py> Array<'py> {
@@ -128,7 +130,8 @@ impl<'py> Array<'py> {
                 let pairs = object.get_item((py.Ellipsis(), py.None()))?.call_method1("view", (float,))?;
                 let mut complex = Self::of_numpy(&pairs)?;
                 complex.kind.is_complex = true;
-                (complex.shape.pop(), complex.strides.pop());
+                complex.shape.pop();
+                complex.strides.pop();
                 return Ok(complex);
             }
             if dtype.getattr("name")?.extract::<String>()? == "bfloat16" {
@@ -252,12 +255,40 @@ impl<'py> Array<'py> {
         // SAFETY: a capsule of this name holds this struct; moving out leaves it released.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
         let chunks: Result<Vec<ArrayRef>, _> = ArrayStreamReader::try_new(stream).map_err(wrong)?.collect();
-        let chunks = chunks.map_err(wrong)?;
-        let chunks: Vec<&dyn arrow_array::Array> = chunks.iter().map(AsRef::as_ref).collect();
-        match chunks[..] {
-            [] => Err(PyValueError::new_err("the stream has no arrays")),
-            _ => Self::of_chunk(concat(&chunks).map_err(wrong)?),
+        let chunks = chunks.map_err(wrong)?.into_iter().map(Self::of_chunk);
+        Self::concatenated(chunks.collect::<PyResult<_>>()?)
+    }
+
+    /// The elements of Arrow arrays of one type, copied if there are several.
+    fn concatenated(mut chunks: Vec<Self>) -> PyResult<Self> {
+        if chunks.len() <= 1 {
+            return chunks.pop().ok_or_else(|| PyValueError::new_err("the stream has no arrays"));
         }
+        let (kind, len) = (chunks[0].kind, chunks.iter().map(Self::len).sum::<usize>());
+        let size = kind.dtype.size();
+        let mut items = vec![0u64; (len * size).div_ceil(size_of::<u64>())];
+        let mut rest: &mut [u8] = cast_slice_mut(&mut items);
+        for chunk in chunks.iter().filter(|chunk| chunk.len() > 0) {
+            if chunk.kind != kind {
+                return Err(PyTypeError::new_err("the arrays of the stream differ in their type"));
+            }
+            let (place, others) = rest.split_at_mut(chunk.len() * size);
+            // SAFETY: the chunk has this many elements side by side.
+            place.copy_from_slice(unsafe { from_raw_parts(chunk.first, chunk.len() * size) });
+            rest = others;
+        }
+        let has_nulls = chunks.iter().any(|chunk| chunk.valid.is_some());
+        let valid = |chunk: &Self| chunk.valid.clone().unwrap_or_else(|| vec![true; chunk.len()]);
+        Ok(Self {
+            kind,
+            shape: vec![len],
+            strides: vec![1],
+            first: items.as_ptr().cast(),
+            device: Device::cpu(),
+            valid: has_nulls.then(|| chunks.iter().flat_map(valid).collect()),
+            home: None,
+            _owner: Owner::Items(items),
+        })
     }
 
     fn of_chunk(array: ArrayRef) -> PyResult<Self> {

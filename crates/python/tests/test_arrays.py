@@ -48,6 +48,11 @@ def test_arrow():
         assert gpu_reduce.sum(x) == 8.5 and gpu_reduce.min(x) == 1.5 and gpu_reduce.mean(x) == 8.5 / 3
         assert gpu_reduce.argmax(x) == 3 and gpu_reduce.var(x) == np.var([3.0, 1.5, 4.0])
     assert gpu_reduce.sum(pyarrow.array([1, 2, 3], pyarrow.int8())[1:]) == 5
+    for dtype in [pyarrow.uint8(), pyarrow.int32(), pyarrow.float64()]:
+        whole = pyarrow.array([*range(100), None, 3], dtype)
+        chunks = pyarrow.chunked_array([whole[5:9], whole[:0], whole[9:], whole[1:4]])
+        assert gpu_reduce.sum(chunks) == sum(range(5, 100)) + 3 + 6 and gpu_reduce.argmin(chunks) == 97
+        assert gpu_reduce.sum(pyarrow.chunked_array([whole[5:9], whole[9:12]])) == sum(range(5, 12))
     assert gpu_reduce.sum(pyarrow.array([None], pyarrow.int8())) == 0
     with pytest.raises(ValueError, match="zero-size array"):
         gpu_reduce.max(pyarrow.array([None], pyarrow.int8()))
