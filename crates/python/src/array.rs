@@ -7,7 +7,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array as _, ArrayRef, make_array};
-use arrow_schema::DataType;
 use bytemuck::cast_slice_mut;
 use dlpark::ffi::DLDeviceType;
 use dlpark::python::{DlpackStream, ImportRequest, ImportedDlpack, StreamArg};
@@ -292,25 +291,14 @@ impl<'py> Array<'py> {
     }
 
     fn of_chunk(array: ArrayRef) -> PyResult<Self> {
-        let dtype = match array.data_type() {
-            DataType::Int8 => Dtype::i8,
-            DataType::Int16 => Dtype::i16,
-            DataType::Int32 => Dtype::i32,
-            DataType::Int64 => Dtype::i64,
-            DataType::UInt8 => Dtype::u8,
-            DataType::UInt16 => Dtype::u16,
-            DataType::UInt32 => Dtype::u32,
-            DataType::UInt64 => Dtype::u64,
-            DataType::Float16 => Dtype::f16,
-            DataType::Float32 => Dtype::f32,
-            DataType::Float64 => Dtype::f64,
-            other => return Err(PyTypeError::new_err(format!("Arrow arrays of {other} are not reduced"))),
-        };
+        let kind = Kind::of_arrow(array.data_type()).ok_or_else(|| {
+            PyTypeError::new_err(format!("Arrow arrays of {} are not reduced", array.data_type()))
+        })?;
         let data = array.to_data();
-        let first = data.buffers()[0].as_ptr().wrapping_add(data.offset() * dtype.size());
+        let first = data.buffers()[0].as_ptr().wrapping_add(data.offset() * kind.dtype.size());
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         Ok(Self {
-            kind: dtype.into(),
+            kind,
             shape: vec![array.len()],
             strides: vec![1],
             first,

@@ -1,6 +1,7 @@
 """Arrays of other libraries, and what a call leaves behind."""
 
 import array
+import datetime
 import gc
 import threading
 import tracemalloc
@@ -56,8 +57,11 @@ def test_arrow():
     assert gpu_reduce.sum(pyarrow.array([None], pyarrow.int8())) == 0
     with pytest.raises(ValueError, match="zero-size array"):
         gpu_reduce.max(pyarrow.array([None], pyarrow.int8()))
-    with pytest.raises(TypeError, match="Arrow arrays of Utf8 are not reduced"):
-        gpu_reduce.sum(pyarrow.array(["a"]))
+    for dtype in [pyarrow.float16(), pyarrow.uint16(), pyarrow.int64(), pyarrow.uint64()]:
+        assert gpu_reduce.max(pyarrow.array(np.array([2, 3]), pyarrow.int64()).cast(dtype)) == 3
+    for bad in [["a"], [True], [None], [datetime.date(2020, 1, 1)]]:
+        with pytest.raises(TypeError, match="Arrow arrays of .* are not reduced"):
+            gpu_reduce.sum(pyarrow.array(bad))
     keys, sums = gpu_reduce.group_by(polars.Series([2, 1, 2]), polars.Series([1.0, 2.0, 4.0]), "sum")
     assert keys.tolist() == [1, 2] and sums.tolist() == [2.0, 5.0]
     keys, sums = gpu_reduce.group_by([2, 1, 2, 3], polars.Series([1.0, 2.0, None, None]), "sum")
