@@ -69,7 +69,7 @@ pub fn segment_reduce<'py>(
     })
 }
 
-/// The array of `x`, which has one axis. If it lies on a GPU with gaps, an array of a copy if that is allowed.
+/// The array of `x`, which has one axis. If it lies on a GPU with gaps: of a copy, if that is allowed.
 fn without_gaps<'py>(x: &Bound<'py, PyAny>, array: Array<'py>, copy: bool) -> PyResult<Array<'py>> {
     match array.device.is_cpu() || array.is_contiguous() {
         true => Ok(array),

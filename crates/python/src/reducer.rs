@@ -85,7 +85,8 @@ impl Pieces {
 
     /// The result of the elements so far, or a list of results. More elements may be pushed after it.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // The reducers are not held while Python runs, for another thread may wait for them with Python's lock.
+        // The reducers are not held while Python runs, for another thread may wait for them with Python's
+        // lock.
         let finished = self.reducers().iter().map(Reducer::finish).collect::<Result<Vec<_>, _>>();
         let finished = finished.map_err(exception)?;
         self.operators.map(py, |operators| {
