@@ -16,28 +16,52 @@ use std::ops::Range;
 use std::slice;
 
 /// Below this many bytes, one thread is faster than waking up others.
-const PARALLEL_BYTES: usize = 1 << 20;
+pub const PARALLEL_BYTES: usize = 1 << 20;
 
 /// Reduces items, at least one. A GPU would read them through `P`.
+#[inline(always)]
 pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     op: &O,
     items: S,
     block: u32,
+) -> Option<O::Output> {
+    // SAFETY: there is no `by`.
+    unsafe { reduce_by::<O, S, P>(op, items, block, None) }
+}
+
+/// Reduces items, at least one: folds them by `by` if it is given. It returns the number of items in the
+/// accumulator, or `None` if there is no accumulator; then there is no result.
+///
+/// # Safety
+///
+/// If `by` returns a number, it has written the accumulator to its place.
+pub unsafe fn reduce_by<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
+    op: &O,
+    items: S,
+    block: u32,
+    by: Option<&dyn Fn(Prepared) -> Option<u64>>,
 ) -> Option<O::Output> {
     const { assert_alignment::<O::Accumulator>() };
     let len = items.len();
     // SAFETY: there is an item.
     let op = &op.begin(unsafe { items.get(0) });
     let mut all = MaybeUninit::<O::Accumulator>::uninit();
-    let fold = Erased::of(op, &items, 0);
-    let parallel = len.saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES;
-    let plan = Plan::new(len as u64, const { width::<O, S::Item>(P::BYTES) }, block);
-    // SAFETY: the folds are for these types.
-    let all = unsafe {
-        fold.all(&plan, parallel, all.as_mut_ptr().cast());
-        all.assume_init()
+    let fold = Prepared {
+        erased: Erased::of(op, &items, 0),
+        op_bytes: size_of::<O>(),
+        plan: Plan::new(len as u64, const { width::<O, S::Item>(P::BYTES) }, block),
+        width: const { width::<O, S::Item>(P::BYTES) },
+        parallel: len.saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES,
+        place: all.as_mut_ptr().cast(),
     };
-    op.finish(op.end(all, len as u64), len as u64)
+    let len = match by {
+        // SAFETY: the folds are for these types.
+        None => unsafe { fold.run() },
+        Some(by) => by(fold)?,
+    };
+    // SAFETY: the fold has run, or as the caller vouches.
+    let all = unsafe { all.assume_init() };
+    op.finish(op.end(all, len), len)
 }
 
 /// Folds consecutive chunks, by an operator that has begun. `items` are those of the chunks, and no others.
@@ -457,16 +481,44 @@ pub fn write_runs<K: Element, T: Send>(
     threads::each_part(&mut pieces, 1, &|_, piece| write(&mut piece[0]));
 }
 
+/// The fold of a whole array without its types, which has not run yet.
+pub struct Prepared {
+    pub erased: Erased,
+    /// The size of the operator.
+    pub op_bytes: usize,
+    pub plan: Plan,
+    /// The items that a thread of a GPU folds side by side.
+    pub width: usize,
+    /// Whether the items are enough for several threads.
+    pub parallel: bool,
+    /// Where the accumulator goes.
+    pub place: *mut (),
+}
+
+impl Prepared {
+    /// Folds all items, and returns their number.
+    ///
+    /// # Safety
+    ///
+    /// The items and the operator are those of the folds' types, and the place may be written.
+    pub unsafe fn run(&self) -> u64 {
+        // SAFETY: as the caller vouches.
+        unsafe { self.erased.all(&self.plan, self.parallel, self.place) };
+        self.plan.len
+    }
+}
+
 /// An operator and items without their types, so that the code that uses them is compiled once.
-struct Erased {
-    folds: Folds,
-    op: *const (),
-    items: *const (),
+#[derive(Clone, Copy)]
+pub struct Erased {
+    pub folds: Folds,
+    pub op: *const (),
+    pub items: *const (),
     /// The index of the first item in the whole array.
-    first: u64,
-    exact: bool,
+    pub first: u64,
+    pub exact: bool,
     /// The size of an accumulator.
-    accumulator: usize,
+    pub accumulator: usize,
 }
 
 // SAFETY: operators are sent to threads, as sources are.
@@ -528,7 +580,7 @@ impl Erased {
     /// # Safety
     ///
     /// As for [`all`](Self::all); the range lies within the items.
-    unsafe fn chunk(&self, range: Range<u64>, row: u64, place: *mut ()) {
+    pub unsafe fn chunk(&self, range: Range<u64>, row: u64, place: *mut ()) {
         let (first, place_of) = (range.start, |index| (index - self.first) as usize);
         let range = place_of(range.start)..place_of(range.end);
         // SAFETY: as the caller vouches.
@@ -537,8 +589,13 @@ impl Erased {
 }
 
 /// Memory for accumulators: none has a greater alignment.
+#[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Unit([u8; 64]);
+pub struct Unit([u8; 64]);
+
+impl Unit {
+    pub const ZERO: Self = Self([0; 64]);
+}
 
 /// Fails to compile, from a `const` block, if an accumulator has a greater alignment than [`Unit`].
 const fn assert_alignment<A>() {
@@ -547,9 +604,9 @@ const fn assert_alignment<A>() {
 
 /// Places that several threads write, each its own.
 #[derive(Clone, Copy)]
-struct Places {
-    first: *mut (),
-    bytes: usize,
+pub struct Places {
+    pub first: *mut (),
+    pub bytes: usize,
 }
 
 // SAFETY: users write each place from one thread.
@@ -561,13 +618,13 @@ impl Places {
     /// # Safety
     ///
     /// It is in bounds.
-    unsafe fn at(&self, index: usize) -> *mut () {
+    pub unsafe fn at(&self, index: usize) -> *mut () {
         // SAFETY: as the caller vouches.
         unsafe { self.first.byte_add(index * self.bytes) }
     }
 
     /// Returns the places from `index` on.
-    fn from(self, index: usize) -> Self {
+    pub fn from(self, index: usize) -> Self {
         Self { first: self.first.wrapping_byte_add(index * self.bytes), ..self }
     }
 }

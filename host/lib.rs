@@ -175,6 +175,8 @@ mod segments;
 mod sharded;
 mod shares;
 mod simd;
+#[doc(hidden)] // for `gpu_reduce_dynamic`
+pub mod steps;
 mod stream;
 mod threads;
 

@@ -51,7 +51,7 @@ pub struct Reducer<O: Op<T>, T: Item, const BLOCK: u32> {
 
 /// Rows of a chunk if the number of items is not known. The longest path of a sum of 2^40 `f32` with BLOCK
 /// 256 is then 160 roundings.
-const ROWS: u64 = 128;
+pub const ROWS: u64 = 128;
 
 /// Pieces of at least this many bytes are folded by several threads.
 const PARALLEL_BYTES: usize = 1 << 20;

@@ -5,7 +5,8 @@ use crate::pending::Pending;
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::request::{Operation, Types};
 use crate::sharded::Located;
-use crate::{Block, Both, Device, Error, Item, Op, Stream, Threads, ViewMut, cpu, default_block};
+use crate::steps::Fold;
+use crate::{Block, Both, Device, Error, Item, Op, Stream, Threads, View, ViewMut, cpu, default_block};
 use bytemuck::{Zeroable, bytes_of};
 use gpu_reduce_kernels::agent::several::Reducer;
 use gpu_reduce_kernels::agent::{Agent, fold_alike};
@@ -107,6 +108,31 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
         let request = Operation::whole::<O, D::Pointers>(&self.op, self.chosen_block())
             .of_whole(&pointers, self.data.len() as u64);
         gpu.scratch_bytes(request.by.types, &request.shape, request.by.block)
+    }
+}
+
+impl<T: Item, O: Op<T>> Reduction<'_, View<'_, T>, O> {
+    /// As [`run`](Self::run), but if the items lie on the CPU, `by` [folds](Fold) them.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`Error::EmptyInput`] if `by` does not fold the items.
+    #[doc(hidden)]
+    pub fn run_by(self, by: &dyn Fn(&Fold<T>)) -> Result<O::Output, Error> {
+        let Cpu(items) = self.data.place()? else { return self.run() };
+        if items.is_empty() {
+            return self.run();
+        }
+        let by = |prepared: cpu::Prepared| {
+            // SAFETY: the items are a slice, and all are borrowed until `by` returns.
+            let fold = unsafe { Fold::<T>::new(prepared) };
+            by(&fold);
+            fold.len()
+        };
+        // SAFETY: the fold has a number of items if its accumulator has been written.
+        let output =
+            unsafe { cpu::reduce_by::<O, &[T], *const T>(&self.op, items, self.chosen_block(), Some(&by)) };
+        output.ok_or_else(|| Error::empty(&self.op))
     }
 }
 

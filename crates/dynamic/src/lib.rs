@@ -23,6 +23,8 @@ mod dtype;
 mod number;
 mod operator;
 mod partial;
+mod reducer;
+mod several;
 mod values;
 
 pub use dtype::{Dtype, cast};
@@ -30,6 +32,7 @@ pub use gpu_reduce;
 pub use number::{Number, Pairs, Target};
 pub use operator::{Operator, PairOperator};
 pub use partial::{Partial, PartialError};
+pub use reducer::Reducer;
 pub use values::{Value, Values};
 
 /// Why there are no values.
@@ -46,4 +49,7 @@ pub enum Error {
         /// The type of the elements.
         dtype: Dtype,
     },
+    /// The caller of [`Target::reduce_all`] has stopped it.
+    #[error("the reduction was stopped")]
+    Stopped,
 }

@@ -1,5 +1,6 @@
 //! The reduction of data of one type. It is compiled here for each operator and type.
 
+use gpu_reduce::steps::Fold;
 use gpu_reduce::{
     ByIndex, Element, ExactElement, NanStd, NanVar, Op, Reduce, Segments, Std, Var, View, bf16, f16,
     for_each_integer_operator, for_each_operator, for_each_pair_operator,
@@ -35,7 +36,17 @@ impl<T: Number> Target<'_, T> {
     /// [`Error::NotIntegers`]; the errors of [`Reduce::reduce`], [`Segments::reduce`] and
     /// [`ByIndex::reduce`].
     pub fn reduce(&self, operator: Operator, ddof: u64) -> Result<Values, Error> {
-        T::reduce(self, operator, ddof)
+        self.reduce_by(operator, ddof, &|fold| fold.run())
+    }
+
+    /// As [`reduce`](Self::reduce), but `by` folds all items that lie on the CPU, if there are some.
+    pub(crate) fn reduce_by(
+        &self,
+        operator: Operator,
+        ddof: u64,
+        by: &dyn Fn(&Fold<T>),
+    ) -> Result<Values, Error> {
+        T::reduce(self, operator, ddof, by)
     }
 
     /// Reduces by an operator that is known when the program is compiled.
@@ -44,15 +55,23 @@ impl<T: Number> Target<'_, T> {
     ///
     /// The errors of [`Reduce::reduce`], [`Segments::reduce`] and [`ByIndex::reduce`].
     pub fn outputs<O: Op<T, Output: Value>>(&self, op: O) -> Result<Vec<O::Output>, gpu_reduce::Error> {
+        self.outputs_by(op, &|fold| fold.run())
+    }
+
+    fn outputs_by<O: Op<T, Output: Value>>(
+        &self,
+        op: O,
+        by: &dyn Fn(&Fold<T>),
+    ) -> Result<Vec<O::Output>, gpu_reduce::Error> {
         match self {
-            Target::All(data) => Ok(vec![data.by(op).block::<256>().run()?]),
+            Target::All(data) => Ok(vec![data.by(op).block::<256>().run_by(by)?]),
             Target::Each(segments) => segments.by(op).block::<256>().run()?.to_vec(),
             Target::ByIndex(groups) => groups.by(op).block::<256>().run()?.to_vec(),
         }
     }
 
-    fn values<O: Op<T, Output: Value>>(&self, op: O) -> Result<Values, Error> {
-        Ok(Values::of(self.outputs(op)?))
+    fn values<O: Op<T, Output: Value>>(&self, op: O, by: &dyn Fn(&Fold<T>)) -> Result<Values, Error> {
+        Ok(Values::of(self.outputs_by(op, by)?))
     }
 }
 
@@ -83,7 +102,12 @@ pub trait Number: ExactElement<Wide: Value, Real: Value + Into<f64>, Rounded: Va
     const IS_INTEGER: bool;
 
     #[doc(hidden)]
-    fn reduce(target: &Target<Self>, operator: Operator, ddof: u64) -> Result<Values, Error>;
+    fn reduce(
+        target: &Target<Self>,
+        operator: Operator,
+        ddof: u64,
+        by: &dyn Fn(&Fold<Self>),
+    ) -> Result<Values, Error>;
 
     #[doc(hidden)]
     fn reduce_pairs(pairs: &Pairs<Self>, operator: PairOperator) -> Result<Values, Error>;
@@ -114,14 +138,19 @@ macro_rules! numbers {
             const IS_INTEGER: bool = $is_integer;
 
             #[allow(unreachable_patterns, reason = "the rows have the operators with a parameter too")]
-            fn reduce(target: &Target<$T>, operator: Operator, ddof: u64) -> Result<Values, Error> {
+            fn reduce(
+                target: &Target<$T>,
+                operator: Operator,
+                ddof: u64,
+                by: &dyn Fn(&Fold<$T>),
+            ) -> Result<Values, Error> {
                 match operator {
-                    Operator::Var => target.values(Var::new(ddof)),
-                    Operator::Std => target.values(Std::new(ddof)),
-                    Operator::NanVar => target.values(NanVar::new(ddof)),
-                    Operator::NanStd => target.values(NanStd::new(ddof)),
-                    $(Operator::$op => target.values(<gpu_reduce::$op>::default()),)*
-                    other => numbers! { @integers $T $is_integer target other $integers },
+                    Operator::Var => target.values(Var::new(ddof), by),
+                    Operator::Std => target.values(Std::new(ddof), by),
+                    Operator::NanVar => target.values(NanVar::new(ddof), by),
+                    Operator::NanStd => target.values(NanStd::new(ddof), by),
+                    $(Operator::$op => target.values(<gpu_reduce::$op>::default(), by),)*
+                    other => numbers! { @integers $T $is_integer target other by $integers },
                 }
             }
 
@@ -133,16 +162,16 @@ macro_rules! numbers {
         }
     };
     (
-        @integers $T:ident true $target:ident $operator:ident
+        @integers $T:ident true $target:ident $operator:ident $by:ident
         [$($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*]
     ) => {
         match $operator {
-            $(Operator::$op => $target.values(gpu_reduce::$op),)*
+            $(Operator::$op => $target.values(gpu_reduce::$op, $by),)*
             _ => unreachable!("the tables have all operators"),
         }
     };
-    (@integers $T:ident false $target:ident $operator:ident $integers:tt) => {{
-        _ = $target;
+    (@integers $T:ident false $target:ident $operator:ident $by:ident $integers:tt) => {{
+        _ = ($target, $by);
         Err(Error::NotIntegers { operator: $operator, dtype: Dtype::$T })
     }};
 }

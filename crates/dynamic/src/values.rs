@@ -17,6 +17,16 @@ impl Values {
         V::values(values)
     }
 
+    /// Adds the results of the same operator for other parts, which follow.
+    ///
+    /// # Panics
+    ///
+    /// If the results have another type.
+    pub fn append(&mut self, others: Self) {
+        assert_eq!((self.type_name(), self.width), (others.type_name(), others.width));
+        self.numbers.append(others.numbers);
+    }
+
     /// The number of results.
     pub fn len(&self) -> usize {
         self.numbers.len() / self.width
@@ -92,6 +102,9 @@ where
 
 /// Numbers of any one type.
 trait Numbers: Send + Sync {
+    /// Adds numbers of the same type.
+    fn append(&mut self, others: Box<dyn Numbers>);
+
     fn len(&self) -> usize;
 
     fn text(&self, index: usize) -> String;
@@ -104,6 +117,10 @@ trait Numbers: Send + Sync {
 }
 
 impl<V: Value> Numbers for Vec<V> {
+    fn append(&mut self, others: Box<dyn Numbers>) {
+        self.extend_from_slice(bytemuck::checked::cast_slice(others.bytes()));
+    }
+
     fn len(&self) -> usize {
         self[..].len()
     }

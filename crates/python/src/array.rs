@@ -1,13 +1,13 @@
 //! Arrays of other libraries: their elements where they lie.
 
 use std::ptr::{null_mut, without_provenance};
+use std::slice::from_raw_parts;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array as _, ArrayRef, make_array};
-use arrow_schema::DataType;
-use arrow_select::concat::concat;
+use bytemuck::cast_slice_mut;
 use dlpark::ffi::DLDeviceType;
 use dlpark::python::{DlpackStream, ImportRequest, ImportedDlpack, StreamArg};
 use gpu_reduce::{Device, Element, Error, Stream, View};
@@ -17,6 +17,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
+use crate::cuda_interface;
 use crate::error::of_library;
 use crate::kind::Kind;
 use crate::numpy::numpy;
@@ -42,12 +43,25 @@ enum Owner {
     Buffer(PyUntypedBuffer),
     Tensor(ImportedDlpack),
     Arrow(ArrayRef),
+    Object(Py<PyAny>),
+    Items(Vec<u64>),
 }
 
 impl<'py> Array<'py> {
     /// The array of a Python object: a NumPy array or another buffer, an Arrow array, a tensor, or what NumPy
-    /// makes an array of.
+    /// makes an array of. Complex numbers are refused.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        match Self::of_any(object)? {
+            array if array.kind.is_complex => {
+                let why = "arrays of complex numbers are not reduced by this function";
+                Err(PyTypeError::new_err(why))
+            }
+            array => Ok(array),
+        }
+    }
+
+    /// As [`of`](Self::of), of complex numbers too: their strides count floats.
+    pub fn of_any(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
         if object.is_exact_instance(numpy(py)?.ndarray.bind(py)) {
             return Self::of_numpy(object);
@@ -63,6 +77,7 @@ impl<'py> Array<'py> {
             ("__arrow_c_array__", Self::of_arrow as fn(&Bound<'py, PyAny>) -> PyResult<Self>),
             ("__arrow_c_stream__", Self::of_arrow_stream),
             ("__dlpack__", Self::of_tensor),
+            ("__cuda_array_interface__", cuda_interface::import),
         ] {
             if object.hasattr(protocol)? && !object.is_instance(numpy(py)?.generic.bind(py))? {
                 return import(object);
@@ -99,11 +114,24 @@ impl<'py> Array<'py> {
             }
             let dtype = object.getattr("dtype")?;
             // Another byte order.
-            if "iufb".contains(&dtype.getattr("kind")?.extract::<String>()?)
+            if "iufbc".contains(&dtype.getattr("kind")?.extract::<String>()?)
                 && !dtype.getattr("isnative")?.extract::<bool>()?
             {
                 let native = dtype.call_method1("newbyteorder", ("=",))?;
                 return Self::of_numpy(&object.call_method1("astype", (native,))?);
+            }
+            if let Some(float) = match dtype.getattr("name")?.extract::<&str>()? {
+                "complex64" => Some("f4"),
+                "complex128" => Some("f8"),
+                _ => None,
+            } {
+                // An axis of pairs.
+                let pairs = object.get_item((py.Ellipsis(), py.None()))?.call_method1("view", (float,))?;
+                let mut complex = Self::of_numpy(&pairs)?;
+                complex.kind.is_complex = true;
+                complex.shape.pop();
+                complex.strides.pop();
+                return Ok(complex);
             }
             if dtype.getattr("name")?.extract::<String>()? == "bfloat16" {
                 let mut bits = Self::of_numpy(&object.call_method1("view", ("uint16",))?)?;
@@ -160,7 +188,11 @@ impl<'py> Array<'py> {
                 (device, tensor)
             }
             other => {
-                let why = format!("a tensor on a device of DLPack's type {} cannot be reduced", other.0);
+                let why = format!(
+                    "a tensor on a device of DLPack's type {} cannot be reduced where it lies: copy=True copies it \
+                     to the CPU",
+                    other.0
+                );
                 return Err(PyTypeError::new_err(why));
             }
         };
@@ -173,8 +205,9 @@ impl<'py> Array<'py> {
                 dtype.code.0, dtype.bits, dtype.lanes
             ))
         })?;
-        let strides =
-            described.strides_or_compact().map_err(wrong)?.iter().map(|&stride| stride as isize).collect();
+        let floats = if kind.is_complex { 2 } else { 1 };
+        let strides = described.strides_or_compact().map_err(wrong)?;
+        let strides = strides.iter().map(|&stride| stride as isize * floats).collect();
         Ok(Self {
             kind,
             shape: described.shape().iter().map(|&length| length as usize).collect(),
@@ -185,6 +218,22 @@ impl<'py> Array<'py> {
             home: Some(object.clone()),
             _owner: Owner::Tensor(tensor),
         })
+    }
+
+    /// An array that an object keeps, on a device.
+    ///
+    /// # Safety
+    ///
+    /// The device has the elements that this describes, as long as the object lives.
+    pub unsafe fn on_device(
+        object: &Bound<'py, PyAny>,
+        device: Device,
+        kind: Kind,
+        (shape, strides): (Vec<usize>, Vec<isize>),
+        first: *const u8,
+    ) -> Self {
+        let owner = Owner::Object(object.clone().unbind());
+        Self { kind, shape, strides, first, device, valid: None, home: None, _owner: owner }
     }
 
     fn of_arrow(object: &Bound<'py, PyAny>) -> PyResult<Self> {
@@ -205,34 +254,51 @@ impl<'py> Array<'py> {
         // SAFETY: a capsule of this name holds this struct; moving out leaves it released.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
         let chunks: Result<Vec<ArrayRef>, _> = ArrayStreamReader::try_new(stream).map_err(wrong)?.collect();
-        let chunks = chunks.map_err(wrong)?;
-        let chunks: Vec<&dyn arrow_array::Array> = chunks.iter().map(AsRef::as_ref).collect();
-        match chunks[..] {
-            [] => Err(PyValueError::new_err("the stream has no arrays")),
-            _ => Self::of_chunk(concat(&chunks).map_err(wrong)?),
+        let chunks = chunks.map_err(wrong)?.into_iter().map(Self::of_chunk);
+        Self::concatenated(chunks.collect::<PyResult<_>>()?)
+    }
+
+    /// The elements of Arrow arrays of one type, copied if there are several.
+    fn concatenated(mut chunks: Vec<Self>) -> PyResult<Self> {
+        if chunks.len() <= 1 {
+            return chunks.pop().ok_or_else(|| PyValueError::new_err("the stream has no arrays"));
         }
+        let (kind, len) = (chunks[0].kind, chunks.iter().map(Self::len).sum::<usize>());
+        let size = kind.dtype.size();
+        let mut items = vec![0u64; (len * size).div_ceil(size_of::<u64>())];
+        let mut rest: &mut [u8] = cast_slice_mut(&mut items);
+        for chunk in chunks.iter().filter(|chunk| chunk.len() > 0) {
+            if chunk.kind != kind {
+                return Err(PyTypeError::new_err("the arrays of the stream differ in their type"));
+            }
+            let (place, others) = rest.split_at_mut(chunk.len() * size);
+            // SAFETY: the chunk has this many elements side by side.
+            place.copy_from_slice(unsafe { from_raw_parts(chunk.first, chunk.len() * size) });
+            rest = others;
+        }
+        let has_nulls = chunks.iter().any(|chunk| chunk.valid.is_some());
+        let valid = |chunk: &Self| chunk.valid.clone().unwrap_or_else(|| vec![true; chunk.len()]);
+        Ok(Self {
+            kind,
+            shape: vec![len],
+            strides: vec![1],
+            first: items.as_ptr().cast(),
+            device: Device::cpu(),
+            valid: has_nulls.then(|| chunks.iter().flat_map(valid).collect()),
+            home: None,
+            _owner: Owner::Items(items),
+        })
     }
 
     fn of_chunk(array: ArrayRef) -> PyResult<Self> {
-        let dtype = match array.data_type() {
-            DataType::Int8 => Dtype::i8,
-            DataType::Int16 => Dtype::i16,
-            DataType::Int32 => Dtype::i32,
-            DataType::Int64 => Dtype::i64,
-            DataType::UInt8 => Dtype::u8,
-            DataType::UInt16 => Dtype::u16,
-            DataType::UInt32 => Dtype::u32,
-            DataType::UInt64 => Dtype::u64,
-            DataType::Float16 => Dtype::f16,
-            DataType::Float32 => Dtype::f32,
-            DataType::Float64 => Dtype::f64,
-            other => return Err(PyTypeError::new_err(format!("Arrow arrays of {other} are not reduced"))),
-        };
+        let kind = Kind::of_arrow(array.data_type()).ok_or_else(|| {
+            PyTypeError::new_err(format!("Arrow arrays of {} are not reduced", array.data_type()))
+        })?;
         let data = array.to_data();
-        let first = data.buffers()[0].as_ptr().wrapping_add(data.offset() * dtype.size());
+        let first = data.buffers()[0].as_ptr().wrapping_add(data.offset() * kind.dtype.size());
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         Ok(Self {
-            kind: dtype.into(),
+            kind,
             shape: vec![array.len()],
             strides: vec![1],
             first,
@@ -259,6 +325,14 @@ impl<'py> Array<'py> {
             })
     }
 
+    /// The error of an array whose elements do not lie side by side.
+    pub fn gaps(&self) -> Error {
+        Error::NotContiguous {
+            shape: format!("{:?}", self.shape),
+            strides: format!("{:?} elements", self.strides),
+        }
+    }
+
     /// The first element.
     pub fn first<T: Element>(&self) -> *const T {
         self.first.cast()
@@ -279,12 +353,12 @@ impl<'py> Array<'py> {
 /// reduction.
 static SPARES: Mutex<Vec<(usize, Stream<'static>)>> = Mutex::new(Vec::new());
 
-fn spares() -> MutexGuard<'static, Vec<(usize, Stream<'static>)>> {
+pub fn spares() -> MutexGuard<'static, Vec<(usize, Stream<'static>)>> {
     SPARES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a stream of a GPU, if there is one.
-fn spare(index: usize) -> Option<Stream<'static>> {
+pub fn spare(index: usize) -> Option<Stream<'static>> {
     let mut spares = spares();
     let place = spares.iter().position(|&(of, _)| of == index)?;
     Some(spares.swap_remove(place).1)

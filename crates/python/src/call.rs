@@ -1,15 +1,18 @@
 //! A call of a function: its arguments, by NumPy's names.
 
+use std::slice::from_ref;
+
 use gpu_reduce::Element;
-use gpu_reduce_dynamic::{Number, Operator, Target, with_type};
+use gpu_reduce_dynamic::{Number, Operator, Values, with_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::array::Array;
-use crate::error::exception;
+use crate::copies;
+use crate::error::of_library;
 use crate::kind::Kind;
-use crate::lanes::{self, Choice};
+use crate::lanes::{self, By, Choice};
 use crate::numpy::numpy;
 use crate::output::{Shape, into_out, numpy_name, to_python, type_of};
 
@@ -24,45 +27,88 @@ pub struct Call<'a, 'py> {
     pub mask: Option<&'a Bound<'py, PyAny>>,
     /// The degrees of freedom of a variance or standard deviation.
     pub ddof: f64,
+    /// Whether the call makes a copy if it cannot reduce the elements where they lie.
+    pub copy: bool,
 }
 
 impl<'py> Call<'_, 'py> {
     /// Reduces `x` by an operator.
     pub fn run(&self, x: &Bound<'py, PyAny>, operator: Operator) -> PyResult<Bound<'py, PyAny>> {
-        let py = x.py();
-        let array = match self.dtype {
-            None => Array::of(x)?,
-            Some(dtype) => Array::of(&as_type(x, dtype)?)?,
-        };
-        let mut result = with_type!(array.kind.dtype, T => self.reduce::<T>(py, &array, operator)?);
-        if let (Some(initial), false) = (self.initial, is_extreme(operator)) {
-            let with = if operator == Operator::Prod { "multiply" } else { "add" };
-            result = numpy(py)?.module.bind(py).call_method1(with, (result, initial))?;
-        }
-        if let Some(dtype) = self.dtype {
-            result = as_type(&result, dtype)?;
-        }
+        let result = self.run_all(x, &[operator])?.swap_remove(0);
         match self.out {
             None => Ok(result),
             Some(out) => into_out(&result, out),
         }
     }
 
-    fn reduce<T: Number>(
+    /// Reduces `x` by each operator.
+    pub fn run_all(&self, x: &Bound<'py, PyAny>, operators: &[Operator]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let py = x.py();
+        let converted;
+        let x = match self.dtype {
+            None => x,
+            Some(dtype) => {
+                converted = as_type(x, dtype)?;
+                &converted
+            }
+        };
+        let array = self.array(x)?;
+        let mut results = if array.kind.is_complex {
+            self.reduce_complex(x, array, operators)?
+        } else {
+            let are_reduced = self.are_reduced(array.shape.len())?;
+            with_type!(array.kind.dtype, T => self.reduce::<T>(py, &array, &are_reduced, operators)?)
+        };
+        for (result, &operator) in results.iter_mut().zip(operators) {
+            if let (Some(initial), false) = (self.initial, is_extreme(operator)) {
+                let with = if operator == Operator::Prod { "multiply" } else { "add" };
+                *result = numpy(py)?.module.bind(py).call_method1(with, (&*result, initial))?;
+            }
+            if let Some(dtype) = self.dtype {
+                *result = as_type(result, dtype)?;
+            }
+        }
+        Ok(results)
+    }
+
+    /// The elements of `x`: a copy if that is needed and allowed.
+    fn array(&self, x: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
+        let array = Array::of_any(x);
+        if !self.copy {
+            return array;
+        }
+        if array.is_err() && copies::is_elsewhere(x)? {
+            return copies::array_on_host(x);
+        }
+        let array = array?;
+        let are_reduced = self.are_reduced(array.shape.len())?;
+        match array.device.is_cpu() {
+            true => Ok(array),
+            false if self.mask.is_some_and(|mask| !is_true(mask)) => copies::array_on_host(x),
+            false if lanes::lie_in_order(&array, &are_reduced) => Ok(array),
+            false => copies::in_order(x, &are_reduced),
+        }
+    }
+
+    /// Reduces an array by each operator, over axes.
+    pub fn reduce<T: Number>(
         &self,
         py: Python<'py>,
         array: &Array<'py>,
-        operator: Operator,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let are_reduced = self.are_reduced(array.shape.len())?;
-        let takes_ddof =
-            matches!(operator, Operator::Var | Operator::Std | Operator::NanVar | Operator::NanStd);
-        let ddof = if takes_ddof { self.ddof } else { 0.0 };
-        let is_whole = ddof >= 0.0 && ddof.fract() == 0.0;
-        if !is_whole {
-            return self.with_correction(py, array, operator);
+        are_reduced: &[bool],
+        operators: &[Operator],
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let takes_ddof = |operator: &Operator| {
+            matches!(operator, Operator::Var | Operator::Std | Operator::NanVar | Operator::NanStd)
+        };
+        let is_whole = self.ddof >= 0.0 && self.ddof.fract() == 0.0;
+        if !is_whole && operators.iter().any(takes_ddof) {
+            let one = |operator: &Operator| match takes_ddof(operator) {
+                true => self.with_correction(py, array, are_reduced, *operator),
+                false => Ok(self.reduce::<T>(py, array, are_reduced, &[*operator])?.swap_remove(0)),
+            };
+            return operators.iter().map(one).collect();
         }
-        let run = |target: &Target<T>| target.reduce(operator, ddof as u64);
         let (mask, flags);
         let mut choice = Choice::ALL;
         if let Some(valid) = &array.valid {
@@ -73,33 +119,33 @@ impl<'py> Call<'_, 'py> {
         } else if let Some(given) = self.mask.filter(|given| !is_true(given)) {
             mask = self.mask_of(given, array)?;
             let mut copy = Vec::new();
-            let view = lanes::contiguous::<u8>(&mask, &mut copy).map_err(crate::error::of_library)?;
-            flags = view
-                .to_vec()
-                .map_err(crate::error::of_library)?
-                .iter()
-                .map(|&flag| flag != 0)
-                .collect::<Vec<_>>();
-            choice.mask = Some((&flags, broadcast(&mask.shape, &array.shape)?));
+            let view = lanes::contiguous::<u8>(&mask, &mut copy).map_err(of_library)?;
+            flags = view.to_vec().map_err(of_library)?.iter().map(|&flag| flag != 0).collect::<Vec<_>>();
+            // The parts of a complex number have one flag.
+            let axes = array.shape.len() - usize::from(array.kind.is_complex);
+            let mut strides = broadcast(&mask.shape, &array.shape[..axes])?;
+            strides.resize(array.shape.len(), 0);
+            choice.mask = Some((&flags, strides));
         }
-        if let Some(initial) = self.initial.filter(|_| is_extreme(operator)) {
+        if let Some(initial) = self.initial.filter(|_| operators.iter().copied().any(is_extreme)) {
             choice.initial = Some(element::<T>(initial)?);
         }
-        let reduced = lanes::reduce(py, array, &are_reduced, &choice, run).map_err(exception)?;
-        let name = type_of(operator, array.kind, reduced.values.type_name());
-        let shape = self.shape(array, &are_reduced, &reduced.order);
-        let result = to_python(py, &reduced.values, name, &shape, array.home.as_ref())?;
-        match (&array.valid, operator) {
-            (
-                Some(valid),
-                Operator::ArgMin | Operator::ArgMax | Operator::NanArgMin | Operator::NanArgMax,
-            ) => {
-                let among: usize = result.extract()?;
-                let place = (0..valid.len()).filter(|&place| valid[place]).nth(among).unwrap_or(0);
-                numpy(py)?.scalar(py, "i64").map_or(Ok(result), |scalar| scalar.call1((place,)))
+        let by = By { operators, ddof: self.ddof as u64 };
+        let reduced = lanes::reduce(py, array, are_reduced, &choice, by)?;
+        let shape = self.shape(array, are_reduced, &reduced.order);
+        let returned = |(values, &operator): (&Values, &Operator)| {
+            let name = type_of(operator, array.kind, values.type_name());
+            let result = to_python(py, values, name, &shape, array.home.as_ref())?;
+            match &array.valid {
+                Some(valid) if tells_place(operator) => {
+                    let among: usize = result.extract()?;
+                    let place = (0..valid.len()).filter(|&place| valid[place]).nth(among).unwrap_or(0);
+                    numpy(py)?.scalar(py, "i64").map_or(Ok(result), |scalar| scalar.call1((place,)))
+                }
+                _ => Ok(result),
             }
-            _ => Ok(result),
-        }
+        };
+        reduced.values.iter().zip(operators).map(returned).collect()
     }
 
     /// A variance or standard deviation whose correction is no whole number of degrees of freedom.
@@ -107,9 +153,9 @@ impl<'py> Call<'_, 'py> {
         &self,
         py: Python<'py>,
         array: &Array<'py>,
+        are_reduced: &[bool],
         operator: Operator,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let are_reduced = self.are_reduced(array.shape.len())?;
         let leaves_out = matches!(operator, Operator::NanVar | Operator::NanStd);
         if self.mask.is_some() || array.valid.is_some() || leaves_out {
             let why = "if a mask, nulls or NaNs leave elements out, the correction is a whole number";
@@ -118,7 +164,9 @@ impl<'py> Call<'_, 'py> {
         let count: usize =
             (0..are_reduced.len()).filter(|&axis| are_reduced[axis]).map(|axis| array.shape[axis]).product();
         let whole = Call { axis: self.axis, keepdims: self.keepdims, ..Call::default() };
-        let of_population = with_type!(array.kind.dtype, T => whole.reduce::<T>(py, array, operator)?);
+        let of_population =
+            with_type!(array.kind.dtype, T => whole.reduce::<T>(py, array, are_reduced, &[operator])?)
+                .swap_remove(0);
         let factor = count as f64 / (count as f64 - self.ddof).max(0.0);
         let factor = if operator == Operator::Std { factor.sqrt() } else { factor };
         let scaled = of_population.mul(factor)?;
@@ -131,7 +179,7 @@ impl<'py> Call<'_, 'py> {
     }
 
     /// Whether each axis is reduced.
-    fn are_reduced(&self, axes: usize) -> PyResult<Vec<bool>> {
+    pub fn are_reduced(&self, axes: usize) -> PyResult<Vec<bool>> {
         let Some(given) = self.axis else { return Ok(vec![true; axes]) };
         let mut are_reduced = vec![false; axes];
         let mut reduce = |axis: Bound<'py, PyAny>| {
@@ -165,11 +213,15 @@ impl<'py> Call<'_, 'py> {
     }
 
     fn mask_of(&self, given: &Bound<'py, PyAny>, array: &Array<'py>) -> PyResult<Array<'py>> {
-        let mask = Array::of(given)?;
+        let mut mask = Array::of(given)?;
+        if self.copy && !mask.device.is_cpu() {
+            mask = copies::array_on_host(given)?;
+        }
         match (mask.kind, mask.device.is_cpu() && array.device.is_cpu()) {
             (Kind::BOOL, true) => Ok(mask),
             (Kind::BOOL, false) => {
-                Err(PyTypeError::new_err("arrays on a GPU are reduced without a mask only"))
+                let why = "arrays on a GPU are reduced without a mask only: copy=True copies them to the CPU";
+                Err(PyTypeError::new_err(why))
             }
             _ => Err(PyTypeError::new_err("a mask is an array of booleans")),
         }
@@ -179,6 +231,14 @@ impl<'py> Call<'_, 'py> {
 /// The operators whose `initial` takes part as one more element.
 fn is_extreme(operator: Operator) -> bool {
     matches!(operator, Operator::Min | Operator::Max | Operator::NanMin | Operator::NanMax)
+}
+
+/// The operators whose results are indices.
+pub fn tells_place(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::ArgMin | Operator::ArgMax | Operator::ArgMinMax | Operator::NanArgMin | Operator::NanArgMax
+    )
 }
 
 fn is_true(object: &Bound<PyAny>) -> bool {
@@ -234,7 +294,7 @@ fn element<T: Number + Element>(number: &Bound<PyAny>) -> PyResult<T> {
     let py = number.py();
     let scalar = numpy(py)?.module.bind(py).call_method1("asarray", (number, numpy_name(T::TYPE.name())))?;
     let array = Array::of(&scalar)?;
-    let items = array.view::<T>().and_then(|view| view.to_vec()).map_err(crate::error::of_library)?;
+    let items = array.view::<T>().and_then(|view| view.to_vec()).map_err(of_library)?;
     items.first().copied().ok_or_else(|| PyValueError::new_err("initial is one number"))
 }
 
@@ -261,18 +321,24 @@ impl Operators {
         Ok(Operators::Several(several))
     }
 
+    /// All operators.
+    pub fn all(&self) -> &[Operator] {
+        match self {
+            Operators::One(operator) => from_ref(operator),
+            Operators::Several(several) => several,
+        }
+    }
+
     /// What `run` returns for the operator, or a list of it for several.
     pub fn map<'py>(
         &self,
         py: Python<'py>,
-        run: impl Fn(Operator) -> PyResult<Bound<'py, PyAny>>,
+        run: impl FnOnce(&[Operator]) -> PyResult<Vec<Bound<'py, PyAny>>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let mut results = run(self.all())?;
         match self {
-            Operators::One(operator) => run(*operator),
-            Operators::Several(several) => {
-                let results = several.iter().map(|&operator| run(operator)).collect::<PyResult<Vec<_>>>()?;
-                Ok(PyList::new(py, results)?.into_any())
-            }
+            Operators::One(_) => Ok(results.swap_remove(0)),
+            Operators::Several(_) => Ok(PyList::new(py, results)?.into_any()),
         }
     }
 }

@@ -10,6 +10,8 @@ pub fn exception(error: gpu_reduce_dynamic::Error) -> PyErr {
     match error {
         gpu_reduce_dynamic::Error::Reduce(error) => of_library(error),
         error @ gpu_reduce_dynamic::Error::NotIntegers { .. } => PyTypeError::new_err(error.to_string()),
+        // (What stopped it has raised an exception of its own.)
+        error @ gpu_reduce_dynamic::Error::Stopped => PyRuntimeError::new_err(error.to_string()),
     }
 }
 
@@ -35,9 +37,17 @@ pub fn of_library(error: Error) -> PyErr {
         | Error::NoOffsets
         | Error::LengthMismatch { .. }
         | Error::Shape { .. }
-        | Error::NotContiguous { .. }
         | Error::DeviceMismatch { .. }
+        | Error::BadArray(_)
+        | Error::NotContiguous { .. }
+        | Error::OutOfBounds { .. }
+        | Error::Incomplete { .. }
         | Error::TooManyGroups { .. } => PyValueError::new_err(text),
         _ => PyRuntimeError::new_err(text),
     }
+}
+
+/// As [`exception`], of an error that `copy=True` avoids.
+pub fn needs_copy(error: Error) -> PyErr {
+    PyValueError::new_err(format!("{error}, or pass copy=True"))
 }

@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 use std::slice::from_raw_parts;
+use std::thread::available_parallelism;
 
 use bytemuck::cast_slice;
 use gpu_reduce::{Element, Error, Reduce, View};
-use gpu_reduce_dynamic::{Error as Failure, Number, PairOperator, Pairs, Target, Values};
+use gpu_reduce_dynamic::{Error as Failure, Number, Operator, PairOperator, Pairs, Target, Values};
 use pyo3::prelude::*;
 
 use crate::array::Array;
+use crate::error::{exception, needs_copy, of_library};
+use crate::signals::detached;
 
 /// Inputs from this size in bytes on are reduced without Python's lock.
 const LARGE: usize = 1 << 16;
@@ -27,9 +30,35 @@ impl<T> Choice<'_, T> {
 
 /// Results of lanes.
 pub struct Reduced {
-    pub values: Values,
+    /// The results by each operator.
+    pub values: Vec<Values>,
     /// The axes of the results in their order. Axes of length 1 may be left out.
     pub order: Vec<usize>,
+}
+
+/// Operators, and the degrees of freedom of those that take them.
+#[derive(Clone, Copy)]
+pub struct By<'a> {
+    pub operators: &'a [Operator],
+    pub ddof: u64,
+}
+
+impl By<'_> {
+    /// Reduces by each operator: a large input without Python's lock.
+    fn run<T: Number>(self, py: Python, target: &Target<T>, is_large: bool) -> PyResult<Vec<Values>> {
+        let Self { operators, ddof } = self;
+        match operators {
+            _ if is_large => detached(py, |go_on| target.reduce_all(operators, ddof, go_on)),
+            &[operator] => target.reduce(operator, ddof).map(|values| vec![values]).map_err(exception),
+            _ => target.reduce_all(operators, ddof, &|| true).map_err(exception),
+        }
+    }
+}
+
+/// Whether an array is reduced over these axes where it lies, without a copy.
+pub fn lie_in_order(array: &Array, are_reduced: &[bool]) -> bool {
+    are_reduced.iter().all(|&is_reduced| is_reduced) && array.is_contiguous()
+        || in_memory_order(array, are_reduced).is_some()
 }
 
 /// Reduces over axes, where `are_reduced` says so. Each result has the bits of reducing its lane alone, in
@@ -39,26 +68,25 @@ pub fn reduce<T: Number>(
     array: &Array,
     are_reduced: &[bool],
     choice: &Choice<T>,
-    run: impl Fn(&Target<T>) -> Result<Values, Failure> + Sync,
-) -> Result<Reduced, Failure> {
+    by: By,
+) -> PyResult<Reduced> {
     let kept: Vec<usize> = (0..are_reduced.len()).filter(|&axis| !are_reduced[axis]).collect();
     let is_large = array.len() * size_of::<T>() >= LARGE;
-    let detached = |target: &Target<T>| if is_large { py.detach(|| run(target)) } else { run(target) };
     if choice.mask.is_none() && choice.initial.is_none() {
         if kept.is_empty() && array.is_contiguous() {
-            return Ok(Reduced { values: detached(&Target::All(array.view()?))?, order: kept });
+            let target = Target::All(array.view::<T>().map_err(of_library)?);
+            return Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept });
         }
         if let Some((mut order, range)) = in_memory_order(array, are_reduced) {
-            // An axis at the end, if none of several elements is reduced.
-            let shape: Vec<usize> = order.iter().map(|&axis| array.shape[axis]).chain([1]).collect();
-            let items = array.view::<T>()?;
-            let target = Target::Each(items.reshape(&shape)?.axis(range.clone())?);
-            let values = detached(&target)?;
-            order.drain(range.start..range.end.min(order.len()));
+            let end = range.end.min(order.len());
+            let product = |axes: &[usize]| axes.iter().map(|&axis| array.shape[axis]).product();
+            let shape = [&order[..range.start], &order[range.start..end], &order[end..]].map(product);
+            let values = matrices(py, array.view::<T>().map_err(of_library)?, shape, by)?;
+            order.drain(range.start..end);
             return Ok(Reduced { values, order });
         }
     }
-    check_on_host(array)?;
+    check_on_host(array).map_err(needs_copy)?;
     if array.len() == 0
         && choice.initial.is_none()
         && (0..kept.len()).any(|place| array.shape[kept[place]] == 0)
@@ -67,15 +95,63 @@ pub fn reduce<T: Number>(
         // do.
         let is_empty = (0..are_reduced.len()).any(|axis| are_reduced[axis] && array.shape[axis] == 0);
         if is_empty {
-            run(&Target::All(<[T]>::data(&[])))?;
+            by.run(py, &Target::All(<[T]>::data(&[])), false)?;
         }
     }
     let lanes = Lanes::of(array, are_reduced, choice);
     let target = match kept.is_empty() {
         true => Target::All(lanes.items.data()),
-        false => Target::Each(lanes.items.segments(&lanes.offsets)?),
+        false => Target::Each(lanes.items.segments(&lanes.offsets).map_err(of_library)?),
     };
-    Ok(Reduced { values: detached(&target)?, order: kept })
+    Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept })
+}
+
+/// Bytes that one operator reduces before signals are handled.
+const BETWEEN_SIGNALS: usize = 1 << 25;
+
+/// Bytes that several operators reduce one after another: they fit in a large cache.
+const IN_CACHE: usize = 1 << 23;
+
+/// Bytes that are reduced at a time by so many operators: with enough of them for each thread.
+pub fn bytes_at_once(operators: usize) -> usize {
+    let threads = available_parallelism().map_or(1, Into::into);
+    let bytes = if operators > 1 { IN_CACHE } else { BETWEEN_SIGNALS };
+    bytes.max(threads << 20)
+}
+
+/// Reduces the columns of row-major matrices, one after the other in memory: so many, with so many rows and
+/// columns. On the CPU, some at a time.
+fn matrices<T: Number>(
+    py: Python,
+    items: View<T>,
+    [count, rows, columns]: [usize; 3],
+    by: By,
+) -> PyResult<Vec<Values>> {
+    let By { operators, ddof } = by;
+    let bytes = rows * columns * size_of::<T>();
+    let most = bytes_at_once(operators.len());
+    let at_once = if items.device().is_cpu() { (most / bytes.max(1)).max(1) } else { count };
+    if count <= at_once {
+        let columns = items.reshape(&[count, rows, columns]).and_then(|matrices| matrices.axis(1));
+        return by.run(py, &Target::Each(columns.map_err(of_library)?), count * bytes >= LARGE);
+    }
+    detached(py, |go_on| {
+        let mut all = Vec::<Values>::new();
+        for first in (0..count).step_by(at_once) {
+            if first > 0 && !go_on() {
+                return Err(Failure::Stopped);
+            }
+            let end = count.min(first + at_once);
+            let part = items.slice(first * rows * columns..end * rows * columns)?;
+            let columns = part.reshape(&[end - first, rows, columns])?.axis(1)?;
+            let values = Target::Each(columns).reduce_all(operators, ddof, go_on)?;
+            match all.is_empty() {
+                true => all = values,
+                false => all.iter_mut().zip(values).for_each(|(all, values)| all.append(values)),
+            }
+        }
+        Ok(all)
+    })
 }
 
 /// The dot products over the last axis of two arrays with the same shape.
@@ -116,22 +192,21 @@ pub fn items_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Resul
 /// The bytes of the elements that are there, in row-major order; `copy` holds them if they lie otherwise or
 /// on a GPU.
 pub fn bytes_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Result<&'a [u8], Error> {
-    if array.valid.is_none() && array.device.is_cpu() && array.len() > 0 && array.is_contiguous() {
+    if !array.device.is_cpu() {
+        *copy = contiguous(array, &mut Vec::new())?.to_vec()?;
+    } else if array.valid.is_some() || !array.is_contiguous() {
+        items_of(array, copy)?;
+    } else if array.len() > 0 {
         // SAFETY: the array has this many elements side by side, and keeps them.
         return Ok(unsafe { from_raw_parts(array.first::<u8>(), array.len() * size_of::<T>()) });
     }
-    let mut held = Vec::new();
-    *copy = items_of::<T>(array, &mut held)?.to_vec()?;
     Ok(cast_slice(copy))
 }
 
 fn check_on_host(array: &Array) -> Result<(), Error> {
     match array.device.is_cpu() {
         true => Ok(()),
-        false => Err(Error::NotContiguous {
-            shape: format!("{:?}", array.shape),
-            strides: format!("{:?} elements", array.strides),
-        }),
+        false => Err(array.gaps()),
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod array;
 mod call;
+mod complex;
+mod copies;
+mod cuda_interface;
 mod error;
 mod kind;
 mod lanes;
@@ -9,6 +12,8 @@ mod numpy;
 mod output;
 mod partial;
 mod parts;
+mod reducer;
+mod signals;
 
 use call::{Call, Operators};
 use gpu_reduce::Device;
@@ -18,6 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use array::Array;
+use copies::on_host;
 use error::exception;
 use numpy::numpy;
 use output::{Shape, to_python};
@@ -38,7 +44,7 @@ macro_rules! functions {
     (@sum $name:ident $op:ident $doc:expr) => {
         #[doc = $doc]
         #[pyfunction]
-        #[pyo3(signature = (x, axis=None, dtype=None, out=None, keepdims=false, initial=None, r#where=None))]
+        #[pyo3(signature = (x, axis=None, dtype=None, out=None, keepdims=false, initial=None, r#where=None, *, copy=false))]
         #[allow(clippy::too_many_arguments, reason = "NumPy has them")]
         fn $name<'py>(
             x: &Any<'py>,
@@ -48,14 +54,15 @@ macro_rules! functions {
             keepdims: bool,
             initial: Given<'_, 'py>,
             r#where: Given<'_, 'py>,
+            copy: bool,
         ) -> PyResult<Any<'py>> {
-            Call { axis, dtype, out, keepdims, initial, mask: r#where, ddof: 0.0 }.run(x, Operator::$op)
+            Call { axis, dtype, out, keepdims, initial, mask: r#where, ddof: 0.0, copy }.run(x, Operator::$op)
         }
     };
     (@extreme $name:ident $op:ident $doc:expr) => {
         #[doc = $doc]
         #[pyfunction]
-        #[pyo3(signature = (x, axis=None, out=None, keepdims=false, initial=None, r#where=None))]
+        #[pyo3(signature = (x, axis=None, out=None, keepdims=false, initial=None, r#where=None, *, copy=false))]
         fn $name<'py>(
             x: &Any<'py>,
             axis: Given<'_, 'py>,
@@ -63,15 +70,16 @@ macro_rules! functions {
             keepdims: bool,
             initial: Given<'_, 'py>,
             r#where: Given<'_, 'py>,
+            copy: bool,
         ) -> PyResult<Any<'py>> {
-            let call = Call { axis, out, keepdims, initial, mask: r#where, ..Call::default() };
+            let call = Call { axis, out, keepdims, initial, mask: r#where, copy, ..Call::default() };
             call.run(x, Operator::$op)
         }
     };
     (@mean $name:ident $op:ident $doc:expr) => {
         #[doc = $doc]
         #[pyfunction]
-        #[pyo3(signature = (x, axis=None, dtype=None, out=None, keepdims=false, *, r#where=None))]
+        #[pyo3(signature = (x, axis=None, dtype=None, out=None, keepdims=false, *, r#where=None, copy=false))]
         fn $name<'py>(
             x: &Any<'py>,
             axis: Given<'_, 'py>,
@@ -79,8 +87,9 @@ macro_rules! functions {
             out: Given<'_, 'py>,
             keepdims: bool,
             r#where: Given<'_, 'py>,
+            copy: bool,
         ) -> PyResult<Any<'py>> {
-            let call = Call { axis, dtype, out, keepdims, mask: r#where, ..Call::default() };
+            let call = Call { axis, dtype, out, keepdims, mask: r#where, copy, ..Call::default() };
             call.run(x, Operator::$op)
         }
     };
@@ -88,7 +97,7 @@ macro_rules! functions {
         #[doc = $doc]
         #[pyfunction]
         #[pyo3(name = $named, signature = (
-            x, axis=None, dtype=None, out=None, ddof=0.0, keepdims=false, *, r#where=None, correction=None
+            x, axis=None, dtype=None, out=None, ddof=0.0, keepdims=false, *, r#where=None, correction=None, copy=false
         ))]
         #[allow(clippy::too_many_arguments, reason = "NumPy has them")]
         fn $name<'py>(
@@ -100,39 +109,42 @@ macro_rules! functions {
             keepdims: bool,
             r#where: Given<'_, 'py>,
             correction: Option<f64>,
+            copy: bool,
         ) -> PyResult<Any<'py>> {
             if correction.is_some() && ddof != 0.0 {
                 return Err(PyValueError::new_err("ddof and correction can't be provided simultaneously."));
             }
             let ddof = correction.unwrap_or(ddof);
-            Call { axis, dtype, out, keepdims, initial: None, mask: r#where, ddof }.run(x, Operator::$op)
+            Call { axis, dtype, out, keepdims, initial: None, mask: r#where, ddof, copy }.run(x, Operator::$op)
         }
     };
     (@place $name:ident $op:ident $doc:expr) => {
         #[doc = $doc]
         #[pyfunction]
-        #[pyo3(signature = (x, axis=None, out=None, *, keepdims=false))]
+        #[pyo3(signature = (x, axis=None, out=None, *, keepdims=false, copy=false))]
         fn $name<'py>(
             x: &Any<'py>,
             axis: Given<'_, 'py>,
             out: Given<'_, 'py>,
             keepdims: bool,
+            copy: bool,
         ) -> PyResult<Any<'py>> {
-            Call { axis, out, keepdims, ..Call::default() }.run(x, Operator::$op)
+            Call { axis, out, keepdims, copy, ..Call::default() }.run(x, Operator::$op)
         }
     };
     (@truth $name:ident $op:ident $doc:expr) => {
         #[doc = $doc]
         #[pyfunction]
-        #[pyo3(signature = (x, axis=None, out=None, keepdims=false, *, r#where=None))]
+        #[pyo3(signature = (x, axis=None, out=None, keepdims=false, *, r#where=None, copy=false))]
         fn $name<'py>(
             x: &Any<'py>,
             axis: Given<'_, 'py>,
             out: Given<'_, 'py>,
             keepdims: bool,
             r#where: Given<'_, 'py>,
+            copy: bool,
         ) -> PyResult<Any<'py>> {
-            Call { axis, out, keepdims, mask: r#where, ..Call::default() }.run(x, Operator::$op)
+            Call { axis, out, keepdims, mask: r#where, copy, ..Call::default() }.run(x, Operator::$op)
         }
     };
 }
@@ -241,11 +253,15 @@ functions! {
 
 /// Reduces by several operators, whose names are in a list: returns a list. With one name, as its function.
 ///
+/// Each result has the bits of its function. On the CPU the elements are read from memory once: parts that
+/// fit in a cache are reduced by every operator. Over the first axes of an array, and on a GPU, there is a
+/// pass for each operator.
+///
 /// >>> import numpy as np
 /// >>> reduce(np.array([1.0, 2.0]), ["sum", "max"])
 /// [np.float64(3.0), np.float64(2.0)]
 #[pyfunction]
-#[pyo3(signature = (x, ops, axis=None, keepdims=false, *, ddof=0.0, r#where=None))]
+#[pyo3(signature = (x, ops, axis=None, keepdims=false, *, ddof=0.0, r#where=None, copy=false))]
 fn reduce<'py>(
     x: &Any<'py>,
     ops: &Any<'py>,
@@ -253,9 +269,10 @@ fn reduce<'py>(
     keepdims: bool,
     ddof: f64,
     r#where: Given<'_, 'py>,
+    copy: bool,
 ) -> PyResult<Any<'py>> {
-    let call = Call { axis, keepdims, ddof, mask: r#where, ..Call::default() };
-    Operators::of(ops)?.map(x.py(), |operator| call.run(x, operator))
+    let call = Call { axis, keepdims, ddof, mask: r#where, copy, ..Call::default() };
+    Operators::of(ops)?.map(x.py(), |operators| call.run_all(x, operators))
 }
 
 /// The norm of vectors over axes, as numpy.linalg.vector_norm: ord is 2, 1, 0 or infinity.
@@ -264,14 +281,20 @@ fn reduce<'py>(
 /// >>> vector_norm(np.array([3.0, -4.0]))
 /// np.float64(5.0)
 #[pyfunction]
-#[pyo3(signature = (x, axis=None, keepdims=false, ord=2.0))]
-fn vector_norm<'py>(x: &Any<'py>, axis: Given<'_, 'py>, keepdims: bool, ord: f64) -> PyResult<Any<'py>> {
-    let call = Call { axis, keepdims, ..Call::default() };
+#[pyo3(signature = (x, axis=None, keepdims=false, ord=2.0, *, copy=false))]
+fn vector_norm<'py>(
+    x: &Any<'py>,
+    axis: Given<'_, 'py>,
+    keepdims: bool,
+    ord: f64,
+    copy: bool,
+) -> PyResult<Any<'py>> {
+    let call = Call { axis, keepdims, copy, ..Call::default() };
     match ord {
         2.0 => call.run(x, Operator::NormL2),
         1.0 => call.run(x, Operator::NormL1),
         0.0 => {
-            let kind = Array::of(x)?.kind;
+            let kind = Array::of_any(x)?.kind;
             let is_float = matches!(kind.dtype, Dtype::f16 | Dtype::bf16 | Dtype::f32 | Dtype::f64);
             let name = if is_float { kind.dtype.aliases()[0] } else { "float64" };
             call.run(x, Operator::CountNonzero)?.call_method1("astype", (name,))
@@ -287,9 +310,9 @@ fn vector_norm<'py>(x: &Any<'py>, axis: Given<'_, 'py>, keepdims: bool, ord: f64
 /// >>> vecdot(np.array([[1, 2], [3, 4]]), np.array([10, 1]))
 /// array([12, 34])
 #[pyfunction]
-#[pyo3(signature = (x1, x2, axis=-1), text_signature = "(x1, x2, axis=-1)")]
-fn vecdot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize) -> PyResult<Any<'py>> {
-    dot(x1, x2, axis, PairOperator::Dot)
+#[pyo3(signature = (x1, x2, axis=-1, *, copy=false), text_signature = "(x1, x2, axis=-1, *, copy=False)")]
+fn vecdot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize, copy: bool) -> PyResult<Any<'py>> {
+    dot(x1, x2, axis, copy, PairOperator::Dot)
 }
 
 /// The exact dot products of vectors along an axis, each rounded once to the nearest number.
@@ -298,17 +321,49 @@ fn vecdot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize) -> PyResult<Any<'py>> 
 /// >>> exact_dot(np.array([1e200, 1.0, -1e200]), np.array([1e100, 2.0, 1e100]))
 /// np.float64(2.0)
 #[pyfunction]
-#[pyo3(signature = (x1, x2, axis=-1), text_signature = "(x1, x2, axis=-1)")]
-fn exact_dot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize) -> PyResult<Any<'py>> {
-    dot(x1, x2, axis, PairOperator::ExactDot)
+#[pyo3(signature = (x1, x2, axis=-1, *, copy=false), text_signature = "(x1, x2, axis=-1, *, copy=False)")]
+fn exact_dot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize, copy: bool) -> PyResult<Any<'py>> {
+    dot(x1, x2, axis, copy, PairOperator::ExactDot)
 }
 
-fn dot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize, operator: PairOperator) -> PyResult<Any<'py>> {
+fn dot<'py>(
+    x1: &Any<'py>,
+    x2: &Any<'py>,
+    axis: isize,
+    copy: bool,
+    operator: PairOperator,
+) -> PyResult<Any<'py>> {
+    let (a, b) = (Array::of(x1)?, Array::of(x2)?);
+    let are_on_host = a.device.is_cpu() && b.device.is_cpu();
+    if copy && !are_on_host && !(fit(&a, &b, axis) && a.is_contiguous() && b.is_contiguous()) {
+        let (x1, x2) = (on_host(x1)?, on_host(x2)?);
+        let mut of_copy = Array::of(&x1)?;
+        of_copy.home = a.home;
+        let (a, b) = (of_copy, Array::of(&x2)?);
+        return dot_of([&x1, &x2], a, b, axis, operator);
+    }
+    dot_of([x1, x2], a, b, axis, operator)
+}
+
+/// Whether the last axis of arrays of one shape and type is reduced.
+fn fit(a: &Array, b: &Array, axis: isize) -> bool {
+    a.shape == b.shape && a.kind == b.kind && (axis == -1 || axis + 1 == a.shape.len() as isize)
+}
+
+/// The dot products of objects, whose arrays are given too. The results go home with those of `a`.
+fn dot_of<'py>(
+    [x1, x2]: [&Any<'py>; 2],
+    mut a: Array<'py>,
+    mut b: Array<'py>,
+    axis: isize,
+    operator: PairOperator,
+) -> PyResult<Any<'py>> {
     let py = x1.py();
-    let (mut a, mut b) = (Array::of(x1)?, Array::of(x2)?);
-    if a.shape != b.shape || a.kind != b.kind || axis != -1 && axis + 1 != a.shape.len() as isize {
+    let home = a.home.take();
+    if !fit(&a, &b, axis) {
         if !(a.device.is_cpu() && b.device.is_cpu()) {
-            let why = "arrays on a GPU have one shape and type, and their last axis is reduced";
+            let why = "arrays on a GPU have one shape and type, and their last axis is reduced: copy=True copies them \
+                       to the CPU";
             return Err(PyTypeError::new_err(why));
         }
         // NumPy makes one type and shape of them, and moves the axis.
@@ -349,7 +404,7 @@ fn dot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize, operator: PairOperator) -
         true => Shape::scalar(),
         false => Shape { lengths: vec![values.len()], places: vec![0], returned: Some(kept) },
     };
-    to_python(py, &values, name, &shape, a.home.as_ref())
+    to_python(py, &values, name, &shape, home.as_ref())
 }
 
 /// The names of the devices that reduce: the CPU, and the GPUs that the driver has.
@@ -396,6 +451,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parts::histogram_of, module)?)?;
     module.add_function(wrap_pyfunction!(parts::index_add, module)?)?;
     module.add_class::<partial::Parts>()?;
+    module.add_class::<reducer::Pieces>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(show_config, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

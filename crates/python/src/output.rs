@@ -179,16 +179,21 @@ fn of_bfloat16<'py>(
     wide.call_method1("astype", ("u4",))?.call_method1("view", ("f4",))
 }
 
+/// The name of an object's library.
+pub fn library_of(object: &Bound<PyAny>) -> PyResult<String> {
+    let module: String = object.get_type().getattr("__module__")?.extract()?;
+    Ok(module.split('.').next().unwrap_or_default().to_owned())
+}
+
 /// An array as one of the library that `home` is of, on the same device.
-fn at_home<'py>(
+pub fn at_home<'py>(
     array: &Bound<'py, PyAny>,
     home: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
-    let module = home.get_type().getattr("__module__")?.extract::<String>()?;
-    match module.split('.').next() {
-        Some("torch") => {
+    match &library_of(home)?[..] {
+        "torch" => {
             let torch = py.import("torch")?;
             let tensor =
                 torch.call_method1("from_numpy", (array,))?.call_method1("to", (home.getattr("device")?,))?;
@@ -197,8 +202,8 @@ fn at_home<'py>(
                 _ => Ok(tensor),
             }
         }
-        Some("cupy") => py.import("cupy")?.call_method1("asarray", (array,)),
-        Some("jax" | "jaxlib") => py.import("jax.numpy")?.call_method1("asarray", (array,)),
+        "cupy" => py.import("cupy")?.call_method1("asarray", (array,)),
+        "jax" | "jaxlib" => py.import("jax.numpy")?.call_method1("asarray", (array,)),
         _ if home.hasattr("__array_namespace__")? => {
             home.call_method0("__array_namespace__")?.call_method1("asarray", (array,))
         }

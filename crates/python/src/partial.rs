@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gpu_reduce::Reduce;
-use gpu_reduce_dynamic::{Dtype, Operator, Partial, Target, with_type};
+use gpu_reduce_dynamic::{Operator, Partial, Target, with_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
@@ -44,22 +44,12 @@ impl Parts {
     fn of(op: &str, dtype: &Bound<PyAny>, size: Option<usize>, bytes: Option<&[u8]>) -> PyResult<Self> {
         let operator: Operator =
             op.parse().map_err(|_| PyValueError::new_err(format!("there is no operator {op:?}")))?;
-        let name: String =
-            dtype.py().import("numpy")?.call_method1("dtype", (dtype,))?.getattr("name")?.extract()?;
-        let kind = match (&name[..], name.parse::<Dtype>()) {
-            ("bool", _) => Kind::BOOL,
-            (_, Ok(dtype)) => dtype.into(),
-            _ => return Err(PyTypeError::new_err(format!("arrays of {name} are not reduced"))),
-        };
+        let kind = Kind::of_dtype(dtype)?;
         let part = match bytes {
             None => Partial::new(operator, kind.dtype),
             Some(bytes) => Partial::from_bytes(operator, kind.dtype, bytes),
         };
         Ok(Self { part: Mutex::new(part.map_err(of_partial)?), kind, size })
-    }
-
-    fn dtype(&self) -> &'static str {
-        if self.kind.is_bool { "bool" } else { self.kind.dtype.aliases()[0] }
     }
 }
 
@@ -76,7 +66,7 @@ impl Parts {
     fn add(&self, x: &Bound<PyAny>, index: Option<&Bound<PyAny>>) -> PyResult<()> {
         let array = Array::of(x)?;
         if array.kind != self.kind {
-            let why = format!("the elements are not {}: convert them", self.dtype());
+            let why = format!("the elements are not {}: convert them", self.kind.name());
             return Err(PyTypeError::new_err(why));
         }
         let mut indices = match (index, self.size) {
@@ -154,12 +144,12 @@ impl Parts {
             (part.operator().name(), part.to_bytes())
         };
         let of_bytes = PyType::new::<Self>(py).getattr("_of_bytes")?;
-        let arguments = (name, self.dtype(), self.size, PyBytes::new(py, &bytes));
+        let arguments = (name, self.kind.name(), self.size, PyBytes::new(py, &bytes));
         (of_bytes, arguments).into_pyobject(py)
     }
 
     fn __repr__(&self) -> String {
         let size = self.size.map_or(String::new(), |size| format!(", size={size}"));
-        format!("Partial({:?}, {:?}{size})", self.part().operator().name(), self.dtype())
+        format!("Partial({:?}, {:?}{size})", self.part().operator().name(), self.kind.name())
     }
 }

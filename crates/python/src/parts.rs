@@ -1,17 +1,19 @@
 //! Segments, groups, bins, and sums by index.
 
 use gpu_reduce::{Device, Groups, Reduce, histogram, scatter_add};
-use gpu_reduce_dynamic::{Dtype, Number, Target, Values, with_type};
+use gpu_reduce_dynamic::{Dtype, Number, Operator, Target, Values, with_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::array::Array;
 use crate::call::Operators;
-use crate::error::{exception, of_library};
+use crate::copies;
+use crate::error::{needs_copy, of_library};
 use crate::lanes::{contiguous, items_of};
 use crate::numpy::numpy;
 use crate::output::{Shape, to_python, type_of};
+use crate::signals::detached;
 
 /// Evaluates an expression with the elements of an array of integers as `$view`.
 macro_rules! with_integers {
@@ -48,14 +50,16 @@ macro_rules! with_integers {
 /// >>> segment_reduce(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 3]), "sum")
 /// array([3., 4.])
 #[pyfunction]
-#[pyo3(signature = (x, offsets, ops, *, ddof=0))]
+#[pyo3(signature = (x, offsets, ops, *, ddof=0, copy=false))]
 pub fn segment_reduce<'py>(
     x: &Bound<'py, PyAny>,
     offsets: &Bound<'py, PyAny>,
     ops: &Bound<'py, PyAny>,
     ddof: u64,
+    copy: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (array, operators) = (Array::of_one_axis(x, "x")?, Operators::of(ops)?);
+    let array = without_gaps(x, array, copy)?;
     let offsets = offsets_of(&Array::of_one_axis(offsets, "offsets")?)?;
     with_type!(array.kind.dtype, T => {
         let mut copy = Vec::<T>::new();
@@ -63,6 +67,15 @@ pub fn segment_reduce<'py>(
         let target = Target::Each(items.segments(&offsets).map_err(of_library)?);
         reduced(x.py(), &array, &target, &operators, ddof)
     })
+}
+
+/// The array of `x`, which has one axis. If it lies on a GPU with gaps: of a copy, if that is allowed.
+fn without_gaps<'py>(x: &Bound<'py, PyAny>, array: Array<'py>, copy: bool) -> PyResult<Array<'py>> {
+    match array.device.is_cpu() || array.is_contiguous() {
+        true => Ok(array),
+        false if copy => copies::in_order(x, &[true]),
+        false => Err(needs_copy(array.gaps())),
+    }
 }
 
 /// The results of each part by each operator.
@@ -73,10 +86,13 @@ fn reduced<'py, T: Number>(
     operators: &Operators,
     ddof: u64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    operators.map(py, |operator| {
-        let values = py.detach(|| target.reduce(operator, ddof)).map_err(exception)?;
-        let name = type_of(operator, array.kind, values.type_name());
-        to_python(py, &values, name, &Shape::of_len(values.len()), array.home.as_ref())
+    operators.map(py, |operators| {
+        let results = detached(py, |go_on| target.reduce_all(operators, ddof, go_on))?;
+        let returned = |(values, &operator): (&Values, &Operator)| {
+            let name = type_of(operator, array.kind, values.type_name());
+            to_python(py, values, name, &Shape::of_len(values.len()), array.home.as_ref())
+        };
+        results.iter().zip(operators).map(returned).collect()
     })
 }
 
@@ -108,18 +124,20 @@ fn offsets_of(array: &Array) -> PyResult<Vec<u64>> {
 /// >>> group_by(np.array([7, 3, 7]), np.array([1.0, 2.0, 4.0]), ["sum", "max"])
 /// (array([3, 7]), [array([2., 5.]), array([2., 4.])])
 #[pyfunction]
-#[pyo3(signature = (keys, x, ops, *, ddof=0))]
+#[pyo3(signature = (keys, x, ops, *, ddof=0, copy=false))]
 pub fn group_by<'py>(
     keys: &Bound<'py, PyAny>,
     x: &Bound<'py, PyAny>,
     ops: &Bound<'py, PyAny>,
     ddof: u64,
+    copy: bool,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let py = x.py();
     let (array, operators) = (Array::of(x)?, Operators::of(ops)?);
     if array.shape.len() != 1 {
         return Err(PyValueError::new_err(format!("x has {} axes, not one", array.shape.len())));
     }
+    let array = without_gaps(x, array, copy)?;
     let mut groups = Grouped::of(keys)?;
     if groups.numbers.len() != array.len() {
         let (keys, items) = (groups.numbers.len(), array.len());

@@ -1,6 +1,7 @@
 """Arrays of other libraries, and what a call leaves behind."""
 
 import array
+import datetime
 import gc
 import threading
 import tracemalloc
@@ -39,8 +40,7 @@ def test_tensors():
     for tensor in [Tensor(x), Tensor(x.T), Tensor(x[:, ::2])]:
         assert np.array_equal(gpu_reduce.sum(tensor, axis=0), tensor.x.sum(axis=0))
     assert gpu_reduce.argmax(Tensor(x)) == 11
-    with pytest.raises(TypeError, match="tensors of type code 5"):
-        gpu_reduce.sum(Tensor(np.array([1j])))
+    assert gpu_reduce.sum(Tensor(np.array([1j, 2.0]))) == 2 + 1j
 
 
 def test_arrow():
@@ -49,11 +49,19 @@ def test_arrow():
         assert gpu_reduce.sum(x) == 8.5 and gpu_reduce.min(x) == 1.5 and gpu_reduce.mean(x) == 8.5 / 3
         assert gpu_reduce.argmax(x) == 3 and gpu_reduce.var(x) == np.var([3.0, 1.5, 4.0])
     assert gpu_reduce.sum(pyarrow.array([1, 2, 3], pyarrow.int8())[1:]) == 5
+    for dtype in [pyarrow.uint8(), pyarrow.int32(), pyarrow.float64()]:
+        whole = pyarrow.array([*range(100), None, 3], dtype)
+        chunks = pyarrow.chunked_array([whole[5:9], whole[:0], whole[9:], whole[1:4]])
+        assert gpu_reduce.sum(chunks) == sum(range(5, 100)) + 3 + 6 and gpu_reduce.argmin(chunks) == 97
+        assert gpu_reduce.sum(pyarrow.chunked_array([whole[5:9], whole[9:12]])) == sum(range(5, 12))
     assert gpu_reduce.sum(pyarrow.array([None], pyarrow.int8())) == 0
     with pytest.raises(ValueError, match="zero-size array"):
         gpu_reduce.max(pyarrow.array([None], pyarrow.int8()))
-    with pytest.raises(TypeError, match="Arrow arrays of Utf8 are not reduced"):
-        gpu_reduce.sum(pyarrow.array(["a"]))
+    for dtype in [pyarrow.float16(), pyarrow.uint16(), pyarrow.int64(), pyarrow.uint64()]:
+        assert gpu_reduce.max(pyarrow.array(np.array([2, 3]), pyarrow.int64()).cast(dtype)) == 3
+    for bad in [["a"], [True], [None], [datetime.date(2020, 1, 1)]]:
+        with pytest.raises(TypeError, match="Arrow arrays of .* are not reduced"):
+            gpu_reduce.sum(pyarrow.array(bad))
     keys, sums = gpu_reduce.group_by(polars.Series([2, 1, 2]), polars.Series([1.0, 2.0, 4.0]), "sum")
     assert keys.tolist() == [1, 2] and sums.tolist() == [2.0, 5.0]
     keys, sums = gpu_reduce.group_by([2, 1, 2, 3], polars.Series([1.0, 2.0, None, None]), "sum")

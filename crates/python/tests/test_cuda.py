@@ -101,6 +101,64 @@ def test_cupy():
     assert int(gpu_reduce.argmax(x)) == 23
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_copies(name):
+    function = getattr(gpu_reduce, name)
+    host = sample("float32", (6, 40, 50))
+    for view in [lambda x: x[:, :, ::2], lambda x: x[:, 5:9], lambda x: x]:
+        x = view(host.cuda())
+        for axis in [None, 0, 1] if name in ("argmin", "argmax") else [None, 0, 1, (0, 2), (1, 2)]:
+            got = function(x, axis=axis, copy=True)
+            assert got.device == x.device
+            assert same(got.cpu(), function(view(host), axis=axis)), axis
+    x = host[:, :, ::2].cuda()[:, ::2]
+    assert gpu_reduce.vecdot(x, x[:1], copy=True).device == x.device
+    line = host.flatten()[::3]
+    offsets = np.array([0, 100, 4000])
+    got = gpu_reduce.segment_reduce(host.cuda().flatten()[::3], offsets, "sum", copy=True)
+    assert same(got.cpu(), gpu_reduce.segment_reduce(line, offsets, "sum"))
+
+
+def test_copies_with_a_mask():
+    host = sample("float64", (30, 40))
+    x = host.cuda()
+    got = gpu_reduce.sum(x, axis=1, where=x > 0, copy=True)
+    assert got.device == x.device and same(got.cpu(), gpu_reduce.sum(host, axis=1, where=host > 0))
+
+
+class Described:
+    """An array that has __cuda_array_interface__ only."""
+
+    def __init__(self, x, **more):
+        self.x, self.__cuda_array_interface__ = x, x.__cuda_array_interface__ | more
+
+
+def test_cuda_array_interface():
+    host = sample("float32", (40, 50))
+    x = host.cuda()
+    for axis in [None, 0, 1]:
+        got = gpu_reduce.sum(Described(x), axis=axis)
+        assert np.array_equal(got, gpu_reduce.sum(host, axis=axis).numpy())
+        assert np.array_equal(gpu_reduce.max(Described(x.T), axis=axis), host.T.numpy().max(axis=axis))
+    with pytest.raises(ValueError, match="contiguous"):
+        gpu_reduce.sum(Described(x[:, ::2]))
+    # The array's stream comes first.
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(1000):
+            x += 1
+    assert gpu_reduce.min(Described(x, stream=side.cuda_stream)) == (host + 1000).min().item()
+
+
+def test_complex():
+    host = torch.complex(sample("float32", (30, 40)), sample("float32", (30, 40), 2))
+    for axis in [None, 0, 1]:
+        got = gpu_reduce.sum(host.cuda(), axis=axis)
+        assert got.is_cuda and torch.equal(got.cpu(), gpu_reduce.sum(host, axis=axis))
+    assert gpu_reduce.count_nonzero(host.cuda()).item() == int((host != 0).sum())
+    assert same(gpu_reduce.vector_norm(host.cuda()).cpu(), gpu_reduce.vector_norm(host))
+
+
 def test_gradients_are_refused():
     with pytest.raises(TypeError, match="detach"):
         gpu_reduce.sum(torch.ones(3, device="cuda", requires_grad=True))

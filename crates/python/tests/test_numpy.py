@@ -138,7 +138,7 @@ def test_types():
     assert gpu_reduce.exact_sum(np.stack([huge, huge]), axis=1).tolist() == [2**63, 2**63]
     for other in [1.5, [1, 2], (1.0, 2.0), np.float32(3), range(4), memoryview(b"abc"), bytearray(b"xy")]:
         same(gpu_reduce.sum(other), np.sum(np.asarray(other)))
-    for bad in [np.array(["a"]), np.array([1j]), np.array([object()]), np.zeros(2, "M8[D]"), None, "text"]:
+    for bad in [np.array(["a"]), np.array([object()]), np.zeros(2, "M8[D]"), None, "text"]:
         with pytest.raises(TypeError, match="not reduced"):
             gpu_reduce.sum(bad)
     with pytest.raises(TypeError, match="takes integers, not f64"):

@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike, DTypeLike
 __version__: str
 __all__ = [
     "Partial",
+    "Reducer",
     "__version__",
     "all",
     "any",
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 # Arrays are NumPy's, buffers, DLPack tensors, Arrow arrays, or what NumPy makes an array of. Results are NumPy's scalars
-# and arrays, or tensors of the input's library.
+# and arrays, or tensors of the input's library. With copy=True, an array that cannot be reduced where it lies is copied.
 _Array: TypeAlias = Any
 _Axis: TypeAlias = int | tuple[int, ...] | None
 _Where: TypeAlias = ArrayLike | None
@@ -67,6 +68,8 @@ def sum(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def prod(
     x: _Array,
@@ -76,6 +79,8 @@ def prod(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def sumsq(
     x: _Array,
@@ -85,6 +90,8 @@ def sumsq(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def nansum(
     x: _Array,
@@ -94,6 +101,8 @@ def nansum(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def compensated_sum(
     x: _Array,
@@ -103,6 +112,8 @@ def compensated_sum(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def bitwise_and(
     x: _Array,
@@ -112,6 +123,8 @@ def bitwise_and(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def bitwise_or(
     x: _Array,
@@ -121,6 +134,8 @@ def bitwise_or(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def bitwise_xor(
     x: _Array,
@@ -130,6 +145,8 @@ def bitwise_xor(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def min(
     x: _Array,
@@ -138,6 +155,8 @@ def min(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def max(
     x: _Array,
@@ -146,6 +165,8 @@ def max(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def nanmin(
     x: _Array,
@@ -154,6 +175,8 @@ def nanmin(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def nanmax(
     x: _Array,
@@ -162,6 +185,8 @@ def nanmax(
     keepdims: bool = False,
     initial: float | None = None,
     where: _Where = None,
+    *,
+    copy: bool = False,
 ) -> _Array: ...
 def exact_sum(
     x: _Array,
@@ -171,6 +196,7 @@ def exact_sum(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def mean(
     x: _Array,
@@ -180,6 +206,7 @@ def mean(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def nanmean(
     x: _Array,
@@ -189,6 +216,7 @@ def nanmean(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def exact_mean(
     x: _Array,
@@ -198,6 +226,7 @@ def exact_mean(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def skewness(
     x: _Array,
@@ -207,6 +236,7 @@ def skewness(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def kurtosis(
     x: _Array,
@@ -216,6 +246,7 @@ def kurtosis(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def logsumexp(
     x: _Array,
@@ -225,6 +256,7 @@ def logsumexp(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def moments(
     x: _Array,
@@ -234,6 +266,7 @@ def moments(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> tuple[_Array, _Array, _Array, _Array]: ...
 def var(
     x: _Array,
@@ -245,6 +278,7 @@ def var(
     *,
     where: _Where = None,
     correction: float | None = None,
+    copy: bool = False,
 ) -> _Array: ...
 def std(
     x: _Array,
@@ -256,6 +290,7 @@ def std(
     *,
     where: _Where = None,
     correction: float | None = None,
+    copy: bool = False,
 ) -> _Array: ...
 def nanvar(
     x: _Array,
@@ -267,6 +302,7 @@ def nanvar(
     *,
     where: _Where = None,
     correction: float | None = None,
+    copy: bool = False,
 ) -> _Array: ...
 def nanstd(
     x: _Array,
@@ -278,6 +314,7 @@ def nanstd(
     *,
     where: _Where = None,
     correction: float | None = None,
+    copy: bool = False,
 ) -> _Array: ...
 def argmin(
     x: _Array,
@@ -285,6 +322,7 @@ def argmin(
     out: _Array | None = None,
     *,
     keepdims: bool = False,
+    copy: bool = False,
 ) -> _Array: ...
 def argmax(
     x: _Array,
@@ -292,6 +330,7 @@ def argmax(
     out: _Array | None = None,
     *,
     keepdims: bool = False,
+    copy: bool = False,
 ) -> _Array: ...
 def nanargmin(
     x: _Array,
@@ -299,6 +338,7 @@ def nanargmin(
     out: _Array | None = None,
     *,
     keepdims: bool = False,
+    copy: bool = False,
 ) -> _Array: ...
 def nanargmax(
     x: _Array,
@@ -306,6 +346,7 @@ def nanargmax(
     out: _Array | None = None,
     *,
     keepdims: bool = False,
+    copy: bool = False,
 ) -> _Array: ...
 def any(
     x: _Array,
@@ -314,6 +355,7 @@ def any(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def all(
     x: _Array,
@@ -322,6 +364,7 @@ def all(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def count_nonzero(
     x: _Array,
@@ -330,6 +373,7 @@ def count_nonzero(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def count_nan(
     x: _Array,
@@ -338,6 +382,7 @@ def count_nan(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 def minmax(
     x: _Array,
@@ -346,10 +391,18 @@ def minmax(
     keepdims: bool = False,
     *,
     where: _Where = None,
+    copy: bool = False,
 ) -> tuple[_Array, _Array]: ...
 @overload
 def reduce(
-    x: _Array, ops: str, axis: _Axis = None, keepdims: bool = False, *, ddof: float = 0.0, where: _Where = None
+    x: _Array,
+    ops: str,
+    axis: _Axis = None,
+    keepdims: bool = False,
+    *,
+    ddof: float = 0.0,
+    where: _Where = None,
+    copy: bool = False,
 ) -> _Array: ...
 @overload
 def reduce(
@@ -360,18 +413,25 @@ def reduce(
     *,
     ddof: float = 0.0,
     where: _Where = None,
+    copy: bool = False,
 ) -> list[_Array]: ...
-def vector_norm(x: _Array, axis: _Axis = None, keepdims: bool = False, ord: float = 2.0) -> _Array: ...
-def vecdot(x1: _Array, x2: _Array, axis: int = -1) -> _Array: ...
-def exact_dot(x1: _Array, x2: _Array, axis: int = -1) -> _Array: ...
+def vector_norm(
+    x: _Array, axis: _Axis = None, keepdims: bool = False, ord: float = 2.0, *, copy: bool = False
+) -> _Array: ...
+def vecdot(x1: _Array, x2: _Array, axis: int = -1, *, copy: bool = False) -> _Array: ...
+def exact_dot(x1: _Array, x2: _Array, axis: int = -1, *, copy: bool = False) -> _Array: ...
 @overload
-def segment_reduce(x: _Array, offsets: _Array, ops: str, *, ddof: int = 0) -> _Array: ...
+def segment_reduce(x: _Array, offsets: _Array, ops: str, *, ddof: int = 0, copy: bool = False) -> _Array: ...
 @overload
-def segment_reduce(x: _Array, offsets: _Array, ops: Sequence[str], *, ddof: int = 0) -> list[_Array]: ...
+def segment_reduce(
+    x: _Array, offsets: _Array, ops: Sequence[str], *, ddof: int = 0, copy: bool = False
+) -> list[_Array]: ...
 @overload
-def group_by(keys: _Array, x: _Array, ops: str, *, ddof: int = 0) -> tuple[_Array, _Array]: ...
+def group_by(keys: _Array, x: _Array, ops: str, *, ddof: int = 0, copy: bool = False) -> tuple[_Array, _Array]: ...
 @overload
-def group_by(keys: _Array, x: _Array, ops: Sequence[str], *, ddof: int = 0) -> tuple[_Array, list[_Array]]: ...
+def group_by(
+    keys: _Array, x: _Array, ops: Sequence[str], *, ddof: int = 0, copy: bool = False
+) -> tuple[_Array, list[_Array]]: ...
 def bincount(x: _Array, weights: _Array | None = None, minlength: int = 0) -> _Array: ...
 def histogram(
     x: _Array,
@@ -387,6 +447,14 @@ class Partial:
     def add(self, x: _Array, index: _Array | None = None) -> None: ...
     def merge(self, other: Partial) -> None: ...
     def finish(self) -> _Array: ...
+
+@final
+class Reducer:
+    def __new__(cls, op: str | Sequence[str], dtype: DTypeLike, len: int | None = None, *, ddof: int = 0) -> Self: ...
+    def push(self, x: _Array) -> None: ...
+    @property
+    def count(self) -> int: ...
+    def finish(self) -> Any: ...
 
 def devices() -> list[str]: ...
 def show_config() -> dict[str, Any]: ...
