@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::array::Array;
 
 /// Inputs from this size in bytes on are reduced without Python's lock.
-const LARGE: usize = 1 << 16;
+pub const LARGE: usize = 1 << 16;
 
 /// Which elements take part, and what takes part in each lane besides.
 pub struct Choice<'a, T> {

@@ -2,6 +2,7 @@
 
 mod array;
 mod call;
+mod enqueue;
 mod error;
 mod kind;
 mod lanes;
@@ -398,5 +399,8 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<partial::Parts>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(show_config, module)?)?;
+    // Not in `__all__`: for `gpu_reduce.torch` alone.
+    module.setattr("reduce_into", wrap_pyfunction!(enqueue::reduce_into, module)?)?;
+    module.setattr("index_add_into", wrap_pyfunction!(enqueue::index_add_into, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }
