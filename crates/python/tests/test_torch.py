@@ -95,7 +95,8 @@ def test_shapes_and_types_are_those_of_pytorch(device):
         dims = [None, -1, 0, (), (-1,)] + ([1, (0, 1), [1, 0]] if len(shape) > 1 else [])
         for dim in dims:
             for keepdim in [False, True]:
-                for name in ["sum", "mean", "logsumexp"]:
+                # torch.logsumexp fails for no dimension.
+                for name in ["sum", "mean"] + ["logsumexp"] * (dim != ()):
                     of_torch = getattr(torch, name)
                     for dtype in [torch.float64, torch.bfloat16] + [torch.int32, torch.bool] * (name == "sum"):
                         x = sample(dtype, shape, device)
@@ -139,7 +140,7 @@ def test_types_that_are_refused():
             gt.sum(x)
     with pytest.raises(NotImplementedError):
         gt.sum(torch.ones(3).to_sparse())
-    with pytest.raises((TypeError, AttributeError)):
+    with pytest.raises(TypeError, match="must be Tensor"):
         gt.sum([1.0, 2.0])
 
 
@@ -267,7 +268,7 @@ def test_what_is_more_than_a_plain_tensor_is_dispatched():
     with torch.inference_mode():
         assert gt.sum(x).item() == 15.0
     with torch.autograd.forward_ad.dual_level():
-        with pytest.raises(NotImplementedError):
+        with pytest.raises(NotImplementedError, match="forward-mode"):
             gt.sum(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
 
 
@@ -358,8 +359,8 @@ def test_nothing_leaks(device):
             torch.cuda.synchronize()
             return torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
 
-    x = torch.ones(300, 400, device=device)
-    index = torch.arange(300, device=device) % 7
+    x = torch.ones(30, 40, device=device)
+    index = torch.arange(30, device=device) % 7
 
     def call():
         gt.sum(x), gt.sum(x, 0), gt.sum(x, 1), gt.mean(x.t(), 1), gt.index_add(x, 0, index, x)

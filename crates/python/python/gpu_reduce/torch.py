@@ -16,6 +16,7 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -111,7 +112,16 @@ class _Reduction:
     def __call__(self, input: Tensor, dim: _Dim, keepdim: bool) -> Tensor:
         if _is_plain(input):
             return self.run(input, dim, keepdim)
-        return getattr(torch.ops.gpu_reduce, self.name).default(input, dim, keepdim)
+        # The dispatcher's errors for these are of other types than PyTorch's functions raise.
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{self.name}(): argument 'input' must be Tensor, not {type(input).__name__}")
+        if not (dim is None or isinstance(dim, int) or all(isinstance(axis, int) for axis in dim)):
+            raise TypeError(f"{self.name}(): argument 'dim' must be tuple of ints, not {dim!r}")
+        # It would drop the tangent without a word.
+        if forward_ad._current_level >= 0 and forward_ad.unpack_dual(input).tangent is not None:
+            raise NotImplementedError(f"{self.name}(): forward-mode differentiation is not supported")
+        op: Callable[..., Tensor] = getattr(torch.ops.gpu_reduce, self.name).default
+        return op(input, dim, keepdim)
 
 
 def _is_plain(input: Tensor) -> bool:
@@ -258,18 +268,18 @@ def _define(
     torch.library.register_autograd(f"gpu_reduce::{name}", backward, setup_context=save, lib=_library)
 
 
-def _save(ctx, inputs, output) -> None:
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
     input, dim, keepdim = inputs
     ctx.shape, ctx.dtype = input.shape, input.dtype
     ctx.axes, ctx.keepdim = _axes(dim, input.dim()), keepdim
 
 
-def _save_exponentials(ctx, inputs, output) -> None:
+def _save_exponentials(ctx: Any, inputs: Any, output: Any) -> None:
     _save(ctx, inputs, output)
     ctx.save_for_backward(inputs[0], output)
 
 
-def _spread(ctx, result: Tensor) -> Tensor:
+def _spread(ctx: Any, result: Tensor) -> Tensor:
     """A result or its gradient, for each element that it was reduced from."""
     if not ctx.keepdim:
         for axis in ctx.axes:
@@ -277,25 +287,25 @@ def _spread(ctx, result: Tensor) -> Tensor:
     return result.expand(ctx.shape)
 
 
-def _sum_backward(ctx, grad: Tensor) -> _Grads:
+def _sum_backward(ctx: Any, grad: Tensor) -> _Grads:
     return _spread(ctx, grad.to(ctx.dtype)), None, None
 
 
-def _mean_backward(ctx, grad: Tensor) -> _Grads:
+def _mean_backward(ctx: Any, grad: Tensor) -> _Grads:
     return _spread(ctx, grad) / prod(ctx.shape[axis] for axis in ctx.axes), None, None
 
 
-def _logsumexp_backward(ctx, grad: Tensor) -> _Grads:
+def _logsumexp_backward(ctx: Any, grad: Tensor) -> _Grads:
     input, output = ctx.saved_tensors
     return _spread(ctx, grad) * (input - _spread(ctx, output)).exp(), None, None
 
 
-def _save_index(ctx, inputs, output) -> None:
+def _save_index(ctx: Any, inputs: Any, output: Any) -> None:
     _, ctx.dim, index, _ = inputs
     ctx.save_for_backward(index)
 
 
-def _index_add_backward(ctx, grad: Tensor) -> _Grads:
+def _index_add_backward(ctx: Any, grad: Tensor) -> _Grads:
     (index,) = ctx.saved_tensors
     return grad, None, None, grad.index_select(ctx.dim, index.reshape(-1))
 
@@ -376,4 +386,5 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     >>> index_add(torch.zeros(3), 0, torch.tensor([2, 0, 2]), torch.tensor([1.0, 2.0, 4.0]))
     tensor([2., 0., 5.])
     """
-    return torch.ops.gpu_reduce.index_add.default(input, dim, index, source)
+    op: Callable[..., Tensor] = torch.ops.gpu_reduce.index_add.default
+    return op(input, dim, index, source)
