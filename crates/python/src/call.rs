@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::lanes::{self, Choice};
 use crate::numpy::numpy;
 use crate::output::{Shape, into_out, numpy_name, to_python, type_of};
+use crate::tensor;
 
 /// The arguments of a function of one array.
 #[derive(Default)]
@@ -30,6 +31,9 @@ impl<'py> Call<'_, 'py> {
     /// Reduces `x` by an operator.
     pub fn run(&self, x: &Bound<'py, PyAny>, operator: Operator) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
+        if let Some(result) = tensor::reduce(self, x, operator)? {
+            return Ok(result);
+        }
         let array = match self.dtype {
             None => Array::of(x)?,
             Some(dtype) => Array::of(&as_type(x, dtype)?)?,

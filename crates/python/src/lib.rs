@@ -10,6 +10,7 @@ mod numpy;
 mod output;
 mod partial;
 mod parts;
+mod tensor;
 
 use call::{Call, Operators};
 use gpu_reduce::Device;

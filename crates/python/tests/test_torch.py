@@ -3,6 +3,7 @@
 import doctest
 import gc
 import math
+import os
 import subprocess
 import sys
 from fractions import Fraction
@@ -38,13 +39,23 @@ def assert_same(got, expected):
     """Asserts that two tensors have the same type, shape and bits; NaNs are equal."""
     got, expected = got.detach().cpu(), expected.detach().cpu()
     assert got.dtype == expected.dtype and got.shape == expected.shape
-    assert torch.equal(torch.isnan(got), torch.isnan(expected)) and torch.equal(got.nan_to_num(7), expected.nan_to_num(7))
+    if got.is_floating_point():
+        integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[got.itemsize]
+        got, expected = [torch.where(x.isnan(), torch.nan, x).view(integers) for x in (got, expected)]
+    assert torch.equal(got, expected)
+
+
+class Foreign(torch.Tensor):
+    """A tensor that gpu_reduce takes as another library's: by DLPack, and not by gpu_reduce.torch."""
 
 
 def of_host(name, x, dim=None, keepdim=False):
     """The result of gpu_reduce's function, which has the same bits on every device."""
-    result = getattr(gpu_reduce, name)(x.cpu(), axis=dim, keepdims=keepdim)
-    return result if x.dtype != torch.uint8 else result.to(torch.int64)
+    array = getattr(gpu_reduce, name)(x.cpu().as_subclass(Foreign), axis=dim, keepdims=keepdim)
+    result = torch.from_numpy(np.asarray(array))
+    if x.dtype == torch.bfloat16 and name != "exact_sum":
+        return result.to(torch.bfloat16)
+    return result.to(torch.int64) if x.dtype == torch.uint8 else result
 
 
 def test_importing_the_package_does_not_import_pytorch():
@@ -109,6 +120,22 @@ def test_shapes_and_types_are_those_of_pytorch(device):
                         got = getattr(gt, name)(x, dim, keepdim)
                         assert (got.shape, got.dtype, got.device) == (expected.shape, expected.dtype, expected.device)
                         torch.testing.assert_close(got, expected, equal_nan=True)
+
+
+def test_functions_of_the_package():
+    """They keep what differs from PyTorch."""
+    x = sample(torch.float32, (4, 5))
+    for name in NAMES:
+        for axis in [None, 0, (0, 1), -1]:
+            of_numpy = torch.as_tensor(getattr(gpu_reduce, name)(x.numpy(), axis=axis))
+            assert_same(getattr(gpu_reduce, name)(x, axis=axis), of_numpy)
+    assert_same(gpu_reduce.sum(x, axis=()), x)
+    assert gpu_reduce.mean(x.int()).dtype == torch.float64
+    assert gpu_reduce.sum(torch.ones(3, dtype=torch.uint8)).dtype == torch.uint64
+    with pytest.raises(np.exceptions.AxisError):
+        gpu_reduce.sum(x, axis=2)
+    with pytest.raises(TypeError, match="detach"):
+        gpu_reduce.sum(x.clone().requires_grad_())
 
 
 def test_dtype():
@@ -393,6 +420,38 @@ def test_streams():
             side.synchronize()
             for result, len in zip(results, [1 << 22, 1 << 11, 1 << 11]):
                 assert (result == len * (number + 1)).all()
+
+
+@needs_gpu
+def test_functions_of_the_package_do_not_wait():
+    x = sample(torch.float32, (300, 400), "cuda")
+    expected = {(name, axis): of_host(name, x, axis) for name in NAMES for axis in [None, 0, 1]}
+    torch.cuda.synchronize()
+    torch.cuda._sleep(100_000_000)
+    got = {case: getattr(gpu_reduce, case[0])(x, axis=case[1]) for case in expected}
+    assert not torch.cuda.current_stream().query()
+    for case, result in got.items():
+        assert result.is_cuda
+        assert_same(result, expected[case])
+
+
+@needs_gpu
+@pytest.mark.parametrize("allocator", ["expandable_segments:True", "backend:cudaMallocAsync"])
+def test_allocators(allocator):
+    check = """
+import torch, gpu_reduce.torch as gt
+x = torch.ones(1 << 26, device="cuda")
+for y in [x, torch.ones(3, 1 << 24, device="cuda")[1], x[1 << 20 :]]:
+    assert gt.sum(y).item() == y.numel()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    total = gt.sum(x)
+x += 1
+graph.replay()
+assert total.item() == 2 * x.numel()
+"""
+    environment = os.environ | {"PYTORCH_CUDA_ALLOC_CONF": allocator, "PYTORCH_ALLOC_CONF": allocator}
+    subprocess.run([sys.executable, "-c", check], check=True, env=environment)
 
 
 @needs_gpu

@@ -322,6 +322,25 @@ for _name, (_reduction, _backward, _saver) in _REDUCTIONS.items():
     _define(_name, _arguments, _reduction.run, _reduction.fake, _backward, _saver)
     torch.library.register_vmap(f"gpu_reduce::{_name}", _reduction.batched, lib=_library)
 
+
+def _reduce(name: str, x: Tensor, axis: int | tuple[int, ...] | None, keepdims: bool) -> Tensor | None:
+    """gpu_reduce's function by this name of a tensor. None for a gradient, which it refuses, and if it has
+    another type of results, has to copy on a GPU, or raises an error."""
+    reduction = _REDUCTIONS[name][0]
+    has_type = x.dtype in reduction.types and (
+        x.is_floating_point() or (name == "sum" and x.dtype != torch.uint8)
+    )
+    if not has_type or x.requires_grad or axis == () or not x.numel() or not _is_plain(x):
+        return None
+    try:
+        if x.is_cuda and not (axis is None and x.is_contiguous()):
+            if _plan(x.shape, x.stride(), axis, keepdims)[2] is not None:
+                return None
+        return reduction.run(x, axis, keepdims)
+    except (IndexError, TypeError, RuntimeError):
+        return None
+
+
 _define(
     "index_add",
     "Tensor input, int dim, Tensor index, Tensor source",
