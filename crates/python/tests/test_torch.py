@@ -174,7 +174,8 @@ def test_types_that_are_refused():
 def calls(device, dtype=torch.float64):
     """The operators with arguments."""
     ops = torch.ops.gpu_reduce
-    for shape, dim, keepdim in [((), None, False), ((5,), [0], True), ((3, 4, 5), [0, 2], False), ((3, 4), None, False)]:
+    shapes = [((), None, False), ((5,), [0], True), ((3, 4, 5), [0, 2], False), ((3, 4), None, False)]
+    for shape, dim, keepdim in shapes:
         for name in NAMES:
             yield getattr(ops, name).default, (sample(dtype, shape, device), dim, keepdim)
     index = torch.tensor([2, 0, 2, 1], device=device)

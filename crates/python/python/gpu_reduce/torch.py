@@ -74,7 +74,8 @@ class _Reduction:
 
         members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         # Takes a third of the dispatcher's time.
-        self.with_gradient = type(name, (torch.autograd.Function,), members).apply
+        function: Any = type(name, (torch.autograd.Function,), members)
+        self.with_gradient: Callable[..., Tensor] = function.apply
         # By the type of the elements: the operator's and the type's name in Rust, and the types in which the
         # result is computed and returned.
         self.types: dict[torch.dtype, tuple[str, str, torch.dtype, torch.dtype]] = {}
@@ -211,8 +212,8 @@ def _shape(shape: Sequence[int], reduced: Sequence[int], keepdim: bool) -> tuple
 def _plan(
     shape: tuple[int, ...], strides: tuple[int, ...], dim: int | tuple[int, ...] | None, keepdim: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, int, int], list[int] | None]:
-    """The shape and the strides of the result; three axes, of which the middle one is reduced; and the order into which the
-    axes are copied first, if they do not lie like this."""
+    """The shape and the strides of the result; three axes, of which the middle one is reduced; and the order into
+    which the axes are copied first, if they do not lie like this."""
     reduced = _axes(dim, len(shape))
     kept = [axis for axis in range(len(shape)) if axis not in reduced]
     result = _shape(shape, reduced, keepdim)
