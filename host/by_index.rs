@@ -180,6 +180,73 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         unsafe { self.enqueue(O::default(), None, BLOCK, stream, results.into()) }
     }
 
+    /// Enqueues on a stream what [`scatter_add`] does: adds each item to the element of `sums` that its index
+    /// names.
+    ///
+    /// No error can be returned for a bad index, which is found when the stream reaches this work: then
+    /// `sums` is unchanged.
+    ///
+    /// ```
+    /// use gpu_reduce::{Device, Reduce};
+    ///
+    /// let device = Device::default_device();
+    /// let (x, indices) = (device.upload(&[1.0f32, 2.0, 4.0])?, device.upload(&[1i64, 1, 0])?);
+    /// let mut sums = device.upload(&[0.5f32, 0.25, 8.0])?;
+    /// let stream = device.stream()?;
+    /// // SAFETY: all three stay, and are not used otherwise, until the stream has been synchronized.
+    /// unsafe { x.by_index(&indices, 3)?.add_into(&stream, &mut sums)? };
+    /// stream.synchronize()?;
+    /// assert_eq!(sums.to_vec()?, [4.5, 3.25, 8.0]);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// As for [`Reduce::reduce_into`]; the indices stay as the items do.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`] if `sums` has fewer elements than there are results; on the CPU
+    /// [`Error::BadIndex`]; and as [`Reduce::reduce_into`].
+    pub unsafe fn add_into<'r>(
+        &self,
+        stream: &Stream,
+        sums: impl Into<ViewMut<'r, <Sum as Op<D::Item>>::Output>>,
+    ) -> Result<(), Error>
+    where
+        D::Item: Element,
+    {
+        let sums = sums.into().slice_mut(..self.count)?;
+        let on = stream.device();
+        let queue = stream.on(sums.gpu())?;
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        match (self.data.place()?, sums.into_places(), queue) {
+            (Cpu(values), Cpu(sums), None) => self.tally_on_host::<Sum, _, _>(Some(values), true, sums),
+            (Gpu((gpu, items)), Gpu(sums), Some(queue)) if gpu == queue.gpu() => {
+                let request = self.request::<Sum, D::Item>(gpu, address(&items), true, sums)?;
+                // SAFETY: the types are these; as the caller vouches.
+                unsafe { queue.enqueue_tally(&request) }
+            }
+            (place, ..) => Err(other_device(gpu_of(&place), &on)),
+        }
+    }
+
+    /// Returns the bytes of scratch memory that [`add_into`](Self::add_into) takes if the caller
+    /// [lends](Stream::with_scratch) it to the stream; 0 on the CPU.
+    pub fn add_scratch_bytes(&self) -> usize
+    where
+        D::Item: Element,
+    {
+        match self.data.place() {
+            Ok(Gpu((gpu, items))) if !self.data.is_empty() => self
+                .request::<Sum, D::Item>(gpu, address(&items), true, null_mut())
+                .map_or(0, |request| gpu.tally_bytes(&request)),
+            _ => 0,
+        }
+    }
+
     /// Adds each item to the result of its index, exactly, and rounds once.
     fn add_to(&self, results: ViewMut<'_, <Sum as Op<D::Item>>::Output>) -> Result<(), Error>
     where

@@ -73,6 +73,9 @@ impl<'a> Stream<'a> {
     /// so the sum suffices for several. `run_async` takes as much as `run_into`, except that segments and
     /// rows have memory of their own. On the CPU nothing is needed.
     ///
+    /// While the stream is captured, such calls need not have been made before: the graph clears the memory
+    /// each time it runs. Their kernels must have been loaded, by the same call on any stream.
+    ///
     /// ```
     /// use gpu_reduce::{Device, Reduce, Sum};
     ///
@@ -253,6 +256,15 @@ impl<'a> Stream<'a> {
             (place, _) => return Err(other_device(gpu_of(&place), &self.device())),
         }
         Ok(())
+    }
+
+    /// Returns whether the stream is being captured, so that what is enqueued becomes part of a CUDA graph.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn is_capturing(&self) -> Result<bool, Error> {
+        self.first().map_or(Ok(false), GpuStream::is_capturing)
     }
 
     /// Returns the `CUstream`, for functions of the driver such as those that capture a graph; none on the

@@ -77,6 +77,7 @@ absent! {
         fn gpu(&self) -> &'static Gpu;
         fn as_raw(&self) -> *mut c_void;
         fn synchronize(&self) -> Result<(), Error>;
+        fn is_capturing(&self) -> Result<bool, Error>;
         fn wait_unless_captured(&self) -> Result<(), Error>;
     }
     Launched {

@@ -135,9 +135,9 @@ impl Queue {
         let likely = words.next_power_of_two().max(SLOT_WORDS);
         let last = largest(
             slots,
-            self.is_capturing,
+            source.is_closed(self.is_capturing),
             |slots| words <= slots.len(),
-            |_| source.empty_slots(gpu, &self.stream, words, likely),
+            |_| source.empty_slots(gpu, (&self.stream, self.is_capturing), words, likely),
         )?;
         Ok(last.as_device_ptr().as_mut_ptr())
     }
@@ -147,7 +147,7 @@ impl Queue {
         let Scratch { partials, source, .. } = &mut self.scratch;
         largest(
             partials,
-            self.is_capturing,
+            source.is_closed(self.is_capturing),
             |partials| partials.has(words, counts),
             |last| {
                 let (old_words, old_counts) =
@@ -158,13 +158,18 @@ impl Queue {
         )
     }
 
-    /// Asks the driver whether the stream is being captured. Called before anything is enqueued.
-    pub(super) fn check_capture(&mut self, gpu: &Gpu) -> Result<(), Error> {
+    /// Asks the driver whether the stream is being captured.
+    pub(super) fn asks_whether_captured(&self, gpu: &Gpu) -> Result<bool, Error> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is live.
         let asked = unsafe { sys::cuStreamIsCapturing(self.stream.as_inner(), &mut status) };
         gpu.done("asking whether a stream is being captured", asked)?;
-        self.is_capturing = status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Notes whether the stream is being captured. Called before anything is enqueued.
+    pub(super) fn check_capture(&mut self, gpu: &Gpu) -> Result<(), Error> {
+        self.is_capturing = self.asks_whether_captured(gpu)?;
         self.scratch.is_captured |= self.is_capturing;
         if self.is_capturing {
             gpu.expose();
@@ -295,7 +300,7 @@ impl Queue {
             let Scratch { lists: areas, source, .. } = &mut self.scratch;
             let area = largest(
                 areas,
-                self.is_capturing,
+                source.is_closed(self.is_capturing),
                 |area| lists <= area.len(),
                 |_| source.area(gpu, lists, lists.next_power_of_two()),
             )?;
@@ -374,9 +379,9 @@ impl Queue {
         let likely = runs_words(tiles.next_power_of_two().max(RUNS_TILES));
         let state = largest(
             runs,
-            self.is_capturing,
+            source.is_closed(self.is_capturing),
             |state| words <= state.len(),
-            |_| source.empty_slots(gpu, &self.stream, words, likely),
+            |_| source.empty_slots(gpu, (&self.stream, self.is_capturing), words, likely),
         )?;
         let area = ((state.len() - runs::STATE_HEAD) / 2) as u64;
         let state = state.as_device_ptr().as_mut_ptr();

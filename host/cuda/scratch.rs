@@ -129,18 +129,28 @@ impl Source {
         Ok(Area::Lent(area))
     }
 
+    /// Whether there is no new memory: the driver must not allocate while a stream is captured. Memory that
+    /// was lent is there already.
+    pub(super) fn is_closed(&self, is_capturing: bool) -> bool {
+        is_capturing && matches!(self, Self::Driver)
+    }
+
     /// As [`area`](Self::area), for empty slots. Zeros are copied, because clearing memory is a kernel: if a
-    /// second stream runs one, each kernel takes 0.2 µs longer from then on (H200).
+    /// second stream runs one, each kernel takes 0.2 µs longer from then on (H200). But a graph would copy
+    /// host memory again each time it runs, when that memory is gone, and so it clears.
     pub(super) fn empty_slots(
         &mut self,
         gpu: &Gpu,
-        stream: &Stream,
+        (stream, is_capturing): (&Stream, bool),
         words: usize,
         likely: usize,
     ) -> Result<Area<u64>, Error> {
+        const { assert!(slot::EMPTY == 0) };
         let mut slots = self.area::<u64>(gpu, words, likely)?;
-        let empty = vec![slot::EMPTY; slots.len()];
-        if !slots.is_empty() {
+        if is_capturing {
+            fill(gpu, stream, &slots, 0)?;
+        } else if !slots.is_empty() {
+            let empty = vec![slot::EMPTY; slots.len()];
             // SAFETY: launches that use the memory follow in the same stream. The driver has copied pageable
             // memory when the call returns (CUDA driver API, "API synchronization behavior").
             unsafe { slots.async_copy_from(&empty, stream) }
@@ -173,13 +183,10 @@ impl Partials {
             counts: source.area(gpu, counts, likely_counts)?,
             wrong: source.area(gpu, 1, 1)?,
         };
-        // SAFETY: launches that use the memory follow in the same stream; for the copy, see `empty_slots`.
-        unsafe {
-            new.counts
-                .set_zero_async(stream)
-                .and_then(|()| new.wrong.async_copy_from(&[Cut::NOTHING], stream))
-                .map_err(|error| gpu.failed("clearing memory", error))?;
-        }
+        const { assert!(Cut::NOTHING == u64::MAX) };
+        fill(gpu, stream, &new.wrong, u32::MAX)?;
+        // SAFETY: launches that use the memory follow in the same stream.
+        unsafe { new.counts.set_zero_async(stream) }.map_err(|error| gpu.failed("clearing memory", error))?;
         Ok(new)
     }
 
@@ -194,18 +201,18 @@ impl Partials {
     }
 }
 
-/// Reuses the last allocation if it is large enough, else appends a larger one. `new` gets the last
-/// allocation to learn its size.
+/// Reuses the last allocation if it is large enough, else appends a larger one, unless the source
+/// [is closed](Source::is_closed). `new` gets the last allocation to learn its size.
 pub(super) fn largest<T>(
     all: &mut Vec<T>,
-    is_capturing: bool,
+    is_closed: bool,
     is_large_enough: impl FnOnce(&T) -> bool,
     new: impl FnOnce(Option<&T>) -> Result<T, Error>,
 ) -> Result<&mut T, Error> {
     let last = match all.pop() {
         Some(last) if is_large_enough(&last) => last,
         // While a stream is captured, allocations and copies become part of the graph.
-        last if is_capturing => {
+        last if is_closed => {
             all.extend(last);
             return Err(Error::Capture);
         }
@@ -231,7 +238,8 @@ pub(super) fn area(
         return Ok(null_mut());
     }
     let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
-    let area = largest(areas, is_capturing, |area| words <= area.len(), |_| source.area(gpu, words, likely))?;
+    let is_closed = source.is_closed(is_capturing);
+    let area = largest(areas, is_closed, |area| words <= area.len(), |_| source.area(gpu, words, likely))?;
     Ok(area.as_device_ptr().as_mut_ptr())
 }
 
@@ -249,20 +257,26 @@ pub(super) fn zeros(
     let likely = if words > 1 << 20 { words } else { words.next_power_of_two() };
     let area = largest(
         areas,
-        is_capturing,
+        source.is_closed(is_capturing),
         |area| words <= area.len(),
         |_| {
             let area = source.area::<u64>(gpu, words, likely)?;
-            let address = area.as_device_ptr().as_raw();
-            if !area.is_empty() {
-                // SAFETY: the memory is the area's; launches that use it follow in the same stream.
-                let set = unsafe { sys::cuMemsetD32Async(address, 0, 2 * area.len(), stream.as_inner()) };
-                gpu.done("clearing memory", set)?;
-            }
+            fill(gpu, stream, &area, 0)?;
             Ok(area)
         },
     )?;
     Ok(area.as_device_ptr().as_mut_ptr())
+}
+
+/// Enqueues that both halves of each word of an area are set to a value.
+fn fill(gpu: &Gpu, stream: &Stream, area: &Area<u64>, value: u32) -> Result<(), Error> {
+    if area.is_empty() {
+        return Ok(());
+    }
+    let address = area.as_device_ptr().as_raw();
+    // SAFETY: the memory is the area's; launches that use it follow in the same stream.
+    let set = unsafe { sys::cuMemsetD32Async(address, value, 2 * area.len(), stream.as_inner()) };
+    gpu.done("clearing memory", set)
 }
 
 /// Scratch memory of a stream that was dropped, for the next stream.

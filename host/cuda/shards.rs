@@ -141,7 +141,7 @@ impl Queue {
         let source = &mut self.scratch.source;
         let area = largest(
             &mut self.scratch.copies,
-            self.is_capturing,
+            source.is_closed(self.is_capturing),
             |area: &Area<u64>| words <= area.len(),
             |_| source.area(gpu, words, words.next_power_of_two()),
         )?;

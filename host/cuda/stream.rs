@@ -99,6 +99,12 @@ impl GpuStream {
         self.raw.cast()
     }
 
+    /// Whether the stream is being captured.
+    pub fn is_capturing(&self) -> Result<bool, Error> {
+        let _entered = self.gpu.enter()?;
+        lock(&self.queue).asks_whether_captured(self.gpu)
+    }
+
     /// Waits for everything that was enqueued.
     pub fn synchronize(&self) -> Result<(), Error> {
         let _entered = self.gpu.enter()?;

@@ -412,6 +412,12 @@ fn wrong_indices() {
             let mut sums = device.upload(&[1.0f32; 9]).unwrap();
             assert_eq!(scatter_add(&x, &indices, &mut sums), Err(error.clone()), "{device}");
             assert_eq!(sums.to_vec().unwrap(), [1.0; 9], "{device}");
+            let stream = device.stream().unwrap();
+            // SAFETY: all stay until the stream has been synchronized.
+            let added = unsafe { groups.add_into(&stream, &mut sums) };
+            stream.synchronize().unwrap();
+            assert_eq!(added, if device.is_cpu() { Err(error.clone()) } else { Ok(()) }, "{device}");
+            assert_eq!(sums.to_vec().unwrap(), [1.0; 9], "{device}");
             assert_eq!(bincount(&indices, count).map(drop), Err(error), "{device}");
         }
         // The next call is right.
@@ -461,6 +467,16 @@ fn counts_and_sums_onto_others() {
             assert_same(&bincount(&at, count).unwrap().to_vec().unwrap(), &counts, &case);
             let mut onto = device.upload(&before).unwrap();
             scatter_add(&x, &at, &mut onto).unwrap();
+            assert_same(&onto.to_vec().unwrap(), &sums, &case);
+            let groups = x.by_index(&at, count).unwrap();
+            let mut scratch = device.zeros::<u64>(groups.add_scratch_bytes().div_ceil(8)).unwrap();
+            let mut onto = device.upload(&before).unwrap();
+            // SAFETY: all of them stay until the stream has been synchronized.
+            unsafe {
+                let stream = device.stream().unwrap().with_scratch(scratch.view_mut()).unwrap();
+                groups.add_into(&stream, &mut onto).unwrap();
+                stream.synchronize().unwrap();
+            }
             assert_same(&onto.to_vec().unwrap(), &sums, &case);
             let mut onto = device.upload(&vec![i64::MAX - 5; count]).unwrap();
             scatter_add(&device.upload(&integers).unwrap(), &at, &mut onto).unwrap();

@@ -1,9 +1,12 @@
 //! The caller's scratch memory: a call uses as many bytes as it says, and no more.
 
+use cust::stream::{Stream as CustStream, StreamFlags};
+use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{
     ArgMin, Buffer, Device, Error, Item, Max, Mean, Op, Reduce, Runs, Segments, Stream, Sum, Var, View,
 };
 use std::fmt::Debug;
+use std::ptr::null_mut;
 use support::{devices, samples};
 
 /// Guard words before and after the memory that is lent.
@@ -157,5 +160,71 @@ fn what_is_too_little_is_told() {
         // SAFETY: the memory outlives the call.
         let why = unsafe { device.stream().unwrap().with_scratch(other.view_mut()) };
         assert!(matches!(why.map(drop), Err(Error::DeviceMismatch { .. })));
+    }
+}
+
+/// A graph takes all its scratch memory from what the caller has lent, and clears it each time it runs.
+#[test]
+fn graphs_clear_what_was_lent() {
+    let Some(device) = devices().pop().filter(|device| !device.is_cpu()) else { return };
+    let _context = cust::context::Context::new(cust::device::Device::get_device(0).unwrap()).unwrap();
+    let x = device.upload(&samples(40_000, |hash| (hash % 100) as f32)).unwrap();
+    let at = device.upload(&(0..40_000).map(|place| place % 7).collect::<Vec<u32>>()).unwrap();
+    let (rows, columns) = (x.rows(20_000).unwrap(), x.columns(10).unwrap());
+    let groups = x.by_index(&at, 7).unwrap();
+    let bytes = [
+        x.by(Sum).block::<64>().scratch_bytes(),
+        rows.by(Sum).block::<64>().scratch_bytes(),
+        columns.by(Sum).block::<64>().scratch_bytes(),
+        groups.add_scratch_bytes(),
+    ];
+    assert!(bytes.iter().all(|&bytes| bytes > 0), "{bytes:?}");
+    let garbage = vec![0x0123_4567_89ab_cdef; bytes.iter().sum::<usize>().div_ceil(8)];
+    let mut scratch = device.upload(&garbage).unwrap();
+    let mut sums = device.zeros::<f32>(20).unwrap();
+    let handle = CustStream::new(StreamFlags::NON_BLOCKING, None).unwrap();
+    let raw = handle.as_inner();
+    let mut run = |stream: &Stream| {
+        // SAFETY: all stay until the graph has run.
+        unsafe {
+            x.reduce_into::<Sum, 64>(stream, sums.slice_mut(0..).unwrap()).unwrap();
+            rows.reduce_into::<Sum, 64>(stream, sums.slice_mut(1..).unwrap()).unwrap();
+            columns.reduce_into::<Sum, 64>(stream, sums.slice_mut(3..).unwrap()).unwrap();
+            groups.add_into(stream, sums.slice_mut(13..).unwrap()).unwrap();
+        }
+    };
+    // Loads the kernels.
+    let first = device.stream().unwrap();
+    assert!(!first.is_capturing().unwrap());
+    run(&first);
+    first.synchronize().unwrap();
+    let (mut graph, mut executable) = (null_mut(), null_mut());
+    let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: the streams are live; the graph is destroyed after its last run.
+    unsafe {
+        assert_eq!(sys::cuStreamBeginCapture_v2(raw, mode), CUDA_SUCCESS);
+        let lent = Stream::try_from(&handle).unwrap().with_scratch(scratch.view_mut()).unwrap();
+        assert!(lent.is_capturing().unwrap());
+        run(&lent);
+        drop(lent);
+        assert_eq!(sys::cuStreamEndCapture(raw, &mut graph), CUDA_SUCCESS);
+        assert_eq!(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0), CUDA_SUCCESS);
+    }
+    let mut expected = vec![x.reduce::<Sum, 64>().unwrap()];
+    expected.extend(rows.reduce::<Sum, 64>().unwrap().to_vec().unwrap());
+    expected.extend(columns.reduce::<Sum, 64>().unwrap().to_vec().unwrap());
+    expected.extend(groups.reduce::<Sum, 64>().unwrap().to_vec().unwrap());
+    for _ in 0..3 {
+        scratch.write(0, &garbage).unwrap();
+        sums.write(0, &[0.0; 20]).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { sys::cuGraphLaunch(executable, raw) }, CUDA_SUCCESS);
+        handle.synchronize().unwrap();
+        assert_eq!(sums.to_vec().unwrap(), expected);
+    }
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(sys::cuGraphExecDestroy(executable), CUDA_SUCCESS);
+        assert_eq!(sys::cuGraphDestroy(graph), CUDA_SUCCESS);
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{exception, needs_copy, of_library};
 use crate::signals::detached;
 
 /// Inputs from this size in bytes on are reduced without Python's lock.
-const LARGE: usize = 1 << 16;
+pub const LARGE: usize = 1 << 16;
 
 /// Which elements take part, and what takes part in each lane besides.
 pub struct Choice<'a, T> {

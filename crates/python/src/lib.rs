@@ -5,6 +5,7 @@ mod call;
 mod complex;
 mod copies;
 mod cuda_interface;
+mod enqueue;
 mod error;
 mod kind;
 mod lanes;
@@ -14,6 +15,7 @@ mod partial;
 mod parts;
 mod reducer;
 mod signals;
+mod tensor;
 
 use call::{Call, Operators};
 use gpu_reduce::Device;
@@ -454,5 +456,8 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<reducer::Pieces>()?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(show_config, module)?)?;
+    // Not in `__all__`: for `gpu_reduce.torch` alone.
+    module.setattr("reduce_into", wrap_pyfunction!(enqueue::reduce_into, module)?)?;
+    module.setattr("index_add_into", wrap_pyfunction!(enqueue::index_add_into, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }
