@@ -15,7 +15,6 @@ use crate::kind::Kind;
 use crate::lanes::{self, By, Choice};
 use crate::numpy::numpy;
 use crate::output::{Shape, into_out, numpy_name, to_python, type_of};
-use crate::tensor;
 
 /// The arguments of a function of one array.
 #[derive(Default)]
@@ -35,9 +34,6 @@ pub struct Call<'a, 'py> {
 impl<'py> Call<'_, 'py> {
     /// Reduces `x` by an operator.
     pub fn run(&self, x: &Bound<'py, PyAny>, operator: Operator) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(result) = tensor::reduce(self, x, operator)? {
-            return Ok(result);
-        }
         let result = self.run_all(x, &[operator])?.swap_remove(0);
         match self.out {
             None => Ok(result),

@@ -15,7 +15,6 @@ mod partial;
 mod parts;
 mod reducer;
 mod signals;
-mod tensor;
 
 use call::{Call, Operators};
 use gpu_reduce::Device;

@@ -342,8 +342,8 @@ pub fn histogram_of<'py>(
 /// Adds each element of x to the element of out that its index names, in place, as torch.Tensor.index_add_:
 /// out[index[i]] += x[i]. Of two axes, rows are added to rows. Returns out.
 ///
-/// Each sum, with what was there, is computed exactly and rounded once: the order of the elements does not
-/// matter. After an error out is unchanged.
+/// Each sum, with what was there, is computed exactly and rounded once (16-bit floats to `float32` first): the order of
+/// the elements does not matter. After an error out is unchanged.
 ///
 /// >>> import numpy as np
 /// >>> index_add(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, 2.0, 4.0]))

@@ -360,24 +360,6 @@ for _name, _of in _REDUCTIONS.items():
     torch.library.register_vmap(f"gpu_reduce::{_name}", _of.batched, lib=_library)
 
 
-def _reduce(name: str, x: Tensor, axis: int | tuple[int, ...] | None, keepdims: bool) -> Tensor | None:
-    """gpu_reduce's function by this name of a tensor. None for a gradient, which it refuses, and if it has
-    another type of results, has to copy on a GPU, or raises an error."""
-    reduction = _REDUCTIONS[name]
-    has_type = x.dtype in reduction.types and (
-        x.is_floating_point() or (name == "sum" and x.dtype != torch.uint8)
-    )
-    if not has_type or x.requires_grad or axis == () or not x.numel() or not _is_plain(x):
-        return None
-    try:
-        if x.is_cuda and not (axis is None and x.is_contiguous()):
-            if _plan(x.shape, x.stride(), axis, keepdims)[3] is not None:
-                return None
-        return reduction.run(x, axis, keepdims)
-    except (IndexError, TypeError, RuntimeError):
-        return None
-
-
 _define(
     "index_add",
     "Tensor input, int dim, Tensor index, Tensor source",
@@ -433,7 +415,8 @@ def exact_sum(input: Tensor, dim: _Dim = None, keepdim: bool = False) -> Tensor:
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """Adds the slices of source along a dimension to those of a copy of input that index names, as
-    torch.index_add. Each sum is computed exactly and rounded once: the same bits in any order.
+    torch.index_add. Each sum is computed exactly and rounded once (16-bit floats to float32 first): the same bits in any
+    order.
 
     A bad index is an IndexError on the CPU. On a GPU, which the call does not wait for, the result is then a
     copy of input.
