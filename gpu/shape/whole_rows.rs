@@ -14,8 +14,8 @@ pub const SHORT: u64 = 32 * LOADS as u64;
 /// Loads that a lane has in flight.
 pub(super) const LOADS: usize = 4;
 
-/// Words of 4 bytes of the largest accumulators of which warps have whole rows. Several larger ones a lane would not fit
-/// in registers.
+/// Words of 4 bytes of the largest accumulators of which warps have whole rows. Several larger ones a lane
+/// would not fit in registers.
 pub const MOST_WORDS: usize = 16;
 
 /// Returns whether rows of `len` items are short, for plans of BLOCK `block` with `width` items side by side.
@@ -42,9 +42,9 @@ pub const fn of_load(len: u64, width: u64) -> u64 {
 /// rounded up to a power of two; or all lanes, with two or four leaves each. As many rows are folded at a
 /// time as LOADS loads a lane suffice for.
 ///
-/// With one load, these are all rows that the warp has. Few rows are folded so, because the time of a small input goes
-/// to fetching instructions, and the code for one load has a quarter of those for four: 1,000 rows of 65 `f32` took
-/// 2.4 µs on an H100, and take 1.6.
+/// With one load, these are all rows that the warp has. Few rows are folded so, because the time of a small
+/// input goes to fetching instructions, and the code for one load has a quarter of those for four: 1,000 rows
+/// of 65 `f32` took 2.4 µs on an H100, and take 1.6.
 ///
 /// # Safety
 ///
@@ -57,7 +57,8 @@ pub(super) unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, co
     is_whole: bool,
 ) {
     let Arguments { input, shape: segments, op, .. } = *arguments;
-    // Opaque: or the compiler shares instructions of several ways, whose values take registers of the other ones.
+    // Opaque, because the compiler would compute what several ways need before it branches to one of them,
+    // and keep it in registers that this one needs.
     let (lane, len) = (intrinsics::opaque(warp::lane_id()), intrinsics::opaque(segments.size as u32));
     let leaves = len.div_ceil(WIDTH as u32);
     let levels = if leaves > 1 { 32 - (leaves - 1).leading_zeros() } else { 0 };
@@ -266,7 +267,8 @@ impl Units {
     }
 }
 
-/// Returns how many leaves of a row of the plan a lane has accumulators for, if it folds several rows: two or one.
+/// Returns how many leaves of a row of the plan a lane has accumulators for, if it folds several rows: two or
+/// one.
 const fn leaves_of_rows<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
     if size_of::<O::Accumulator>() * width <= 32 { 2 } else { 1 }
 }
@@ -290,7 +292,7 @@ impl<P: Input> Part<P> {
     ///
     /// # Safety
     ///
-    /// All lanes of the warp call it together. There are less than 2^30 items.
+    /// All lanes of the warp call it together. There are less than 2^31 items.
     #[inline(always)]
     pub unsafe fn fold_in_any_order<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
         let (mut all, mut first) = (op.identity(), 0);
@@ -298,7 +300,7 @@ impl<P: Input> Part<P> {
         let step = LOADS as u32 * of_load;
         // SAFETY: as the caller promises.
         unsafe {
-            // Few instructions fold an item of a small accumulator. So what finds places counts.
+            // Small accumulators take few instructions an item, so that those which compute addresses count.
             if size_of::<O::Accumulator>() <= 8 && self.is_aligned {
                 let mut all_of_lane = [all; WIDTH];
                 while first + step <= self.len {
@@ -423,7 +425,8 @@ impl<P: Input> Part<P> {
         }
     }
 
-    /// Folds four loads into the accumulators of one or two leaves of neighbouring rows of the plan, from item `first` on.
+    /// Folds four loads into the accumulators of one or two leaves of neighbouring rows of the plan, from
+    /// item `first` on.
     ///
     /// # Safety
     ///
@@ -450,8 +453,9 @@ impl<P: Input> Part<P> {
         let last = (LOADS / leaves - 1) as u32 * row + (leaves * WIDTH) as u32 * warp::WARP_SIZE;
         // SAFETY: as the caller promises.
         unsafe {
-            // Small accumulators take few instructions an item, so that those which find a leaf count. With one leaf a
-            // lane has loads of four rows of the plan, which chunks of two rows do not have.
+            // Small accumulators take few instructions an item, so that those which compute addresses count:
+            // whole steps need no limit for them. With one leaf, a lane loads from four rows of the plan, and
+            // chunks of two rows have no such step.
             let is_single = leaves == 1;
             let is_fast = if is_single {
                 self.is_whole::<WIDTH>(first, last)
@@ -486,10 +490,10 @@ impl<P: Input> Part<P> {
     }
 }
 
-/// Folds a leaf for each load, of which `lefts` items are left: 0 for a leaf that is not there, for which `leaf_of` returns
-/// where another one lies. (All lanes load at once then. With a condition, ptxas moved loads behind code that waits for
-/// the loads before.) If `is_whole`, each leaf is whole and aligned for one access; if `is_inside`, leaves can be loaded
-/// at any address.
+/// Folds a leaf for each load, of which `lefts` items are left: 0 for a leaf that is not there, for which
+/// `leaf_of` returns where another one lies. (All lanes load at once then. With a condition, ptxas moved
+/// loads behind code that waits for the loads before.) If `is_whole`, each leaf is whole and aligned for one
+/// access; if `is_inside`, leaves can be loaded at any address.
 ///
 /// An exact operator folds narrow items of whole leaves only.
 ///
@@ -542,7 +546,8 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
     values
 }
 
-/// Loads the whole leaves, of those of which `lefts` items are left: narrow items by words if all are inside the array.
+/// Loads the whole leaves, of those of which `lefts` items are left: narrow items by words if all are inside
+/// the array.
 ///
 /// # Safety
 ///

@@ -118,9 +118,9 @@ impl Needs {
     }
 
     /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the
-    /// kernels of warps are faster for: those that warps fold whole, and rows of few lines (rows of their plans) by
-    /// operators with large accumulators, which cost a block much to fold (exact sums of rows of 600 `f32`: 107 against
-    /// 305 GB/s on an H100).
+    /// kernels of warps are faster for: those that warps fold whole, and rows of few lines (rows of their
+    /// plans) by operators with large accumulators, which cost a block much to fold (exact sums of rows of
+    /// 600 `f32`: 107 against 305 GB/s on an H100).
     fn of_rows(types: &Types, (count, length): (u64, u64), block: u32, are_whole: bool) -> Option<Self> {
         let width = types.width as u64;
         let row = u64::from(block) * width;
@@ -148,9 +148,9 @@ impl Needs {
     }
 }
 
-/// Returns whether warps fold whole rows: short ones, and others if there are enough and a warp folds them faster than
-/// blocks do. What is faster was measured on an H200 with 2^28 bytes of rows; [tuning](../../docs/tuning.md) has the
-/// figures.
+/// Returns whether warps fold whole rows: short ones, and others if there are enough and a warp folds them
+/// faster than blocks do. What is faster was measured on an H200 with 2^28 bytes of rows;
+/// [tuning](../../docs/tuning.md) has the figures.
 fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) -> bool {
     let width = types.width as u64;
     if types.words > whole_rows::MOST_WORDS {
@@ -184,7 +184,8 @@ fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) 
     }
 }
 
-/// Rows for each multiprocessor from which on warps fold whole rows that are not short: half of the warps that it holds.
+/// Rows for each multiprocessor from which on warps fold whole rows that are not short: half of the warps
+/// that it holds.
 const LEAST_ROWS: u64 = 16;
 
 /// Words of accumulators that a block folds slowly.
