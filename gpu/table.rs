@@ -13,13 +13,15 @@
 /// always have one kernel for every BLOCK.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
-/// - `integers as OTHER`: integers are reduced by the kernels of the row OTHER;
+/// - `as OTHER`: elements are reduced by the kernels of the row OTHER, `integers as OTHER`: integers are;
+///   `integers as OTHER floats as ANOTHER`: both;
 /// - `signed as unsigned`: signed integers by the kernels of the unsigned type of the same size;
 /// - `i64 as u64`: `i64` by the kernels of `u64`;
 /// - `rows as wholes`: floats that are a row by the kernel of whole inputs.
 ///
-/// (`var` and `std` have kernels of their own, though only the last step differs: with one kernel for both,
-/// short rows took 3% longer.)
+/// Rows that say `for others`, after the rest, serve operators that differ in their last step alone: their kernels
+/// have a parameter that says which of the operators it is (`op/shared.rs`). The branch costs little: with it, short
+/// rows of `var` took 3% longer. Without it, a third more PTX would be embedded.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -106,7 +108,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::var(&[1u8, 2, 3, 4])?, 1.25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            var: Var any;
+            var: Var any for others;
             /// The standard deviation of a slice or a buffer, as a whole population; see [`Std`](struct@crate::Std)
             /// for that of a sample.
             ///
@@ -114,7 +116,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::std(&[1.0f32, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            std: Std any;
+            std: Std any as var;
             /// The L1 norm, the sum of the magnitudes; see [`NormL1`](crate::NormL1) for its type.
             ///
             /// ```
@@ -210,7 +212,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanmean(&[1.0f32, f32::NAN, 2.0])?, 1.5);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanmean: NanMean any;
+            nanmean: NanMean any integers as mean;
             /// The variance of the elements that are not NaN, as a whole population; see
             /// [`NanVar`](struct@crate::NanVar) for that of a sample.
             ///
@@ -218,7 +220,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanvar(&[1.0f32, f32::NAN, 5.0])?, 4.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanvar: NanVar any;
+            nanvar: NanVar any integers as var for others;
             /// The standard deviation of the elements that are not NaN, as a whole population; see
             /// [`NanStd`](struct@crate::NanStd) for that of a sample.
             ///
@@ -226,7 +228,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanstd(&[1.0f32, f32::NAN, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanstd: NanStd any;
+            nanstd: NanStd any integers as var floats as nanvar;
             /// The mean, and the second, third and fourth central moments; see [`Moments`](struct@crate::Moments)
             /// for their type.
             ///
@@ -234,14 +236,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::moments(&[1u8, 2, 3, 6])?, [3.0, 3.5, 4.5, 24.5]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            moments: Moments any;
+            moments: Moments any as skewness;
             /// The skewness; see [`Skewness`](struct@crate::Skewness) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::skewness(&[-1.0f32, 0.0, 1.0])?, 0.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            skewness: Skewness any;
+            skewness: Skewness any for others;
             /// The excess kurtosis, which is 0 for a normal distribution; see [`Kurtosis`](struct@crate::Kurtosis)
             /// for its type.
             ///
@@ -249,7 +251,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::kurtosis(&[-1.0f32, 1.0, -1.0, 1.0])?, -2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            kurtosis: Kurtosis any;
+            kurtosis: Kurtosis any as skewness;
             /// The logarithm of the sum of exponentials, without overflow; see
             /// [`LogSumExp`](struct@crate::LogSumExp) for its type.
             ///
@@ -274,7 +276,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum(&[i64::MAX, 1])?, 1i128 << 63);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum: ExactSum any rows as wholes;
+            exact_sum: ExactSum any rows as wholes as exact_mean;
             /// The exact sum as two `f64`, the nearest one and the one nearest to the rest; see
             /// [`ExactSumTwofold`](crate::ExactSumTwofold).
             ///
@@ -282,7 +284,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum_twofold(&[1e30f64, 1.0])?, [1e30, 1.0]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum_twofold: ExactSumTwofold any rows as wholes;
+            exact_sum_twofold: ExactSumTwofold any rows as wholes as exact_mean;
             /// The exact mean, rounded once to the nearest number; see [`ExactMean`](crate::ExactMean) for
             /// its type.
             ///
@@ -290,7 +292,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_mean(&[f32::MAX, f32::MAX])?, f32::MAX);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_mean: ExactMean any rows as wholes;
+            exact_mean: ExactMean any rows as wholes for others;
         }
     };
 }
@@ -446,14 +448,16 @@ macro_rules! row {
             const LARGE_BLOCK: u32 = row! { @large $how };
 
             #[cfg(not(target_arch = "nvptx64"))]
-            const KERNELS: Kernels = row! {
-                @embedded $how
+            const MEMBER: u32 = row! { @member $op $how };
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            const KERNELS: Kernels = files! {
+                $name $how
                 &[
                     $crate::$for_each_type! { entries! { $kind $name $op $how } },
                     $crate::for_each_alias! { entries! { alias $kind $name $op $how } },
                     row! { @bool $kind $name $op $how },
                 ];
-                $name
             };
 
             #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
@@ -463,12 +467,16 @@ macro_rules! row {
             };
         }
     };
-    (@embedded [$blocks:ident integers as $other:ident] $entries:expr; $name:ident) => {
-        embedded! { $entries; $name $other }
+    (@member $op:ident [$blocks:ident as $other:ident]) => {
+        <crate::op::$op as crate::op::shared::Member>::MEMBER
     };
-    (@embedded $how:tt $entries:expr; $name:ident) => {
-        embedded! { $entries; $name }
+    (@member $op:ident [$blocks:ident integers as $other:ident floats as $another:ident]) => {
+        <crate::op::$op as crate::op::shared::Member>::MEMBER
     };
+    (@member $op:ident [$blocks:ident rows as wholes as $other:ident]) => {
+        <crate::op::$op as crate::op::shared::Member>::MEMBER
+    };
+    (@member $op:ident $how:tt) => { 0 };
     (@bool element $name:ident $op:ident $how:tt) => {
         entries! { { alias element $name $op $how } bool: u8; }
     };
@@ -477,64 +485,95 @@ macro_rules! row {
     (@large $how:tt) => { 1024 };
 }
 
-/// Finds the kernels that serve a row and a type, and calls `$then!` with their name and type: `@own` if they
-/// are compiled for this row and type, `@exact` if all are compiled but the kernel of inputs of a row, or
-/// `@copy` if another row's or type's kernels serve.
+/// The kernels of some entries, by [`embedded!`] with the files that a row's kernels are in: `files! { NAME HOW
+/// ENTRIES; FILE FILE … }`, with the files of other rows.
+macro_rules! files {
+    ($name:ident [$blocks:ident integers as $other:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
+    };
+    ($name:ident [$blocks:ident integers as $other:ident for others] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
+    };
+    ($name:ident [$blocks:ident integers as $other:ident floats as $another:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $other $another }
+    };
+    ($name:ident [$blocks:ident as $other:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $other }
+    };
+    ($name:ident [$blocks:ident rows as wholes as $other:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $other }
+    };
+    ($name:ident $how:tt $($rest:tt)*) => {
+        embedded! { $($rest)* $name }
+    };
+}
+
+/// Finds the kernels that serve a row and a type, and calls `$then!` with their name and type:
+///
+/// - `@own` if they are compiled for this row and type, `@shared` if they serve other operators, too;
+/// - `@exact` and `@shared_exact` if all are compiled but the kernel of inputs of a row;
+/// - `@copy` if another row's or type's kernels serve, and `@copy_exact` if those have none for a row.
 macro_rules! kernels_of {
-    ($then:ident $args:tt $name:ident i8 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u8 }
-    };
-    ($then:ident $args:tt $name:ident i16 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u16 }
-    };
-    ($then:ident $args:tt $name:ident i32 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u32 }
-    };
-    ($then:ident $args:tt $name:ident i64 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u64 }
-    };
+    ($then:ident $args:tt $name:ident i8 $how:tt) => { kernels_of! { @signed $then $args $name i8 u8 $how } };
+    ($then:ident $args:tt $name:ident i16 $how:tt) => { kernels_of! { @signed $then $args $name i16 u16 $how } };
+    ($then:ident $args:tt $name:ident i32 $how:tt) => { kernels_of! { @signed $then $args $name i32 u32 $how } };
     ($then:ident $args:tt $name:ident i64 [$blocks:ident i64 as u64]) => {
         $then! { @copy $args $name u64 }
-    };
-    ($then:ident $args:tt $name:ident f16 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name f16 }
-    };
-    ($then:ident $args:tt $name:ident bf16 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name bf16 }
-    };
-    ($then:ident $args:tt $name:ident f32 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name f32 }
-    };
-    ($then:ident $args:tt $name:ident f64 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name f64 }
-    };
-    ($then:ident $args:tt $name:ident f16 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name f16 }
-    };
-    ($then:ident $args:tt $name:ident bf16 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name bf16 }
-    };
-    ($then:ident $args:tt $name:ident f32 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name f32 }
-    };
-    ($then:ident $args:tt $name:ident f64 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name f64 }
     };
     // The sum of `i64` is itself a copy.
     ($then:ident $args:tt $name:ident i64 [$blocks:ident integers as sum]) => {
         $then! { @copy $args sum u64 }
     };
-    ($then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident]) => {
+    ($then:ident $args:tt $name:ident i64 $how:tt) => { kernels_of! { @signed $then $args $name i64 u64 $how } };
+    ($then:ident $args:tt $name:ident u8 $how:tt) => { kernels_of! { @integer $then $args $name u8 $how } };
+    ($then:ident $args:tt $name:ident u16 $how:tt) => { kernels_of! { @integer $then $args $name u16 $how } };
+    ($then:ident $args:tt $name:ident u32 $how:tt) => { kernels_of! { @integer $then $args $name u32 $how } };
+    ($then:ident $args:tt $name:ident u64 $how:tt) => { kernels_of! { @integer $then $args $name u64 $how } };
+    ($then:ident $args:tt $name:ident $float:ident $how:tt) => { kernels_of! { @float $then $args $name $float $how } };
+    (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident [$blocks:ident signed as unsigned]) => {
+        $then! { @copy $args $name $unsigned }
+    };
+    (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident $how:tt) => {
+        kernels_of! { @integer $then $args $name $type $how }
+    };
+    (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident $($copies:ident)*]) => {
         $then! { @copy $args $other $type }
     };
-    ($then:ident $args:tt $name:ident $type:ident [$blocks:ident $($how:ident)*]) => {
+    (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes $($copies:ident)*]) => {
+        kernels_of! { @any $then $args $name $type [$blocks $($copies)*] }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident floats $($copies:ident)*]) => {
+        kernels_of! { @any $then $args $name $type [$blocks $($copies)*] }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident $($copies:ident)*]) => {
+        kernels_of! { @any $then $args $name $type [$blocks $($copies)*] }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes]) => {
+        $then! { @exact $args $name $type }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes for others]) => {
+        $then! { @shared_exact $args $name $type }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes as $other:ident]) => {
+        $then! { @copy_exact $args $other $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident for others]) => {
+        $then! { @shared $args $name $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident as $other:ident]) => {
+        $then! { @copy $args $other $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident $how:tt) => {
         $then! { @own $args $name $type }
+    };
+    (@$class:ident $then:ident $args:tt $name:ident $type:ident $how:tt) => {
+        kernels_of! { @any $then $args $name $type $how }
     };
 }
 
-/// The kernels of several operators in one pass.
+/// The kernels of several operators in one pass, and the files that they are in.
 macro_rules! together {
-    ($($name:ident: $op:ident $($how:ident)+;)*) => {
+    ([$($file:ident)+] $($name:ident: $op:ident $($how:ident)+;)*) => {
         mod together {
             #[allow(unused_imports)]
             use super::*;
@@ -547,7 +586,7 @@ macro_rules! together {
                     $crate::for_each_element! { entries! { together $name $op [$($how)+] } },
                     $crate::for_each_alias! { entries! { alias together $name $op [$($how)+] } }
                 ),*];
-                $($name)*
+                $($file)+
             };
         }
     };
@@ -571,8 +610,17 @@ macro_rules! compiled {
         $( kernels_of! { compiled [$kind $op $how] $name $type $how } )*
     };
     (@copy $($copy:tt)*) => {};
+    (@copy_exact $($copy:tt)*) => {};
     (@exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
         compiled! { @own [$kind $op [wholes]] $name $type }
+    };
+    (@shared_exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
+        compiled! { @shared [$kind $op [wholes]] $name $type }
+    };
+    (@shared [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+        compiled! {
+            @$blocks [concat!(stringify!($name), "_", stringify!($type)); member] of!($kind operator $op $type), $type
+        }
     };
     (@own [pair $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
         compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type }
@@ -629,6 +677,12 @@ macro_rules! entries {
     (@exact $args:tt $name:ident $compiled:ident) => {
         entries! { @kernels $args $name $compiled "" }
     };
+    (@shared_exact $args:tt $name:ident $compiled:ident) => {
+        entries! { @kernels $args $name $compiled "" }
+    };
+    (@copy_exact $args:tt $name:ident $compiled:ident) => {
+        entries! { @kernels $args $name $compiled "" }
+    };
     (@$own:ident $args:tt $name:ident $compiled:ident) => {
         entries! { @kernels $args $name $compiled "_row" }
     };
@@ -680,6 +734,10 @@ pub(crate) trait Row {
     /// The BLOCK of large inputs if the call names none, see [`Agent::LARGE_BLOCK`].
     const LARGE_BLOCK: u32;
 
+    /// Which operator it is of those that share kernels, see [`Agent::MEMBER`].
+    #[cfg(not(target_arch = "nvptx64"))]
+    const MEMBER: u32;
+
     /// The operator's kernels.
     #[cfg(not(target_arch = "nvptx64"))]
     const KERNELS: Kernels;
@@ -726,9 +784,10 @@ for_each_integer_operator! { table! { integers integer for_each_integer } }
 for_each_pair_operator! { table! { pairs pair for_each_element } }
 for_each_comparison! { table! { comparisons comparison for_each_element } }
 together! {
+    [sum_min_max mean_var]
     sum_min_max: SumMinMax any;
-    mean_var: MeanVar any;
-    mean_std: MeanStd any;
+    mean_var: MeanVar any for others;
+    mean_std: MeanStd any as mean_var;
 }
 
 /// The library's kernels that are of no one operator.
