@@ -55,7 +55,6 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
 
     /// Which operator this is of those that share kernels, see [`Shared`](crate::op::shared::Shared). Other kernels
     /// do not read it.
-    #[cfg(not(target_arch = "nvptx64"))]
     const MEMBER: u32 = 0;
 
     /// Whether parts of an array reduce as arrays of their own, wherever they begin, and their accumulators
@@ -317,7 +316,6 @@ macro_rules! of_row {
         #[cfg(not(target_arch = "nvptx64"))]
         const KERNELS: crate::Kernels = <$op as Row>::KERNELS;
 
-        #[cfg(not(target_arch = "nvptx64"))]
         const MEMBER: u32 = <$op as Row>::MEMBER;
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -408,7 +406,6 @@ pub const fn kernels<O: Op<I>, I: Copy + 'static>() -> Kernels {
 }
 
 /// Returns which operator this is of those that share kernels, see [`Agent::MEMBER`].
-#[cfg(not(target_arch = "nvptx64"))]
 pub const fn member<O: Op<I>, I: Copy + 'static>() -> u32 {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> u32 {
         A::MEMBER

@@ -4,7 +4,6 @@
 //! crate has compiled which kernels. [`Arguments`] lists a launch's parameters for the driver.
 
 use crate::Op;
-#[cfg(not(target_arch = "nvptx64"))]
 use crate::agent::member;
 use core::any::TypeId;
 use core::ffi::c_void;
@@ -97,7 +96,6 @@ pub struct Operator {
 
 impl Operator {
     /// The operator at this address, which must stay there until the launch.
-    #[cfg(not(target_arch = "nvptx64"))]
     pub fn of<O: Op<I>, I: Copy + 'static>(op: &O) -> Self {
         let address = (size_of::<O>() > 0).then_some((&raw const *op).cast());
         Self { op: address, member: const { &member::<O, I>() } }

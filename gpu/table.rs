@@ -447,7 +447,6 @@ macro_rules! row {
         impl<$($generics)*> Row for crate::op::$op $($of)* {
             const LARGE_BLOCK: u32 = row! { @large $how };
 
-            #[cfg(not(target_arch = "nvptx64"))]
             const MEMBER: u32 = row! { @member $op $how };
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -487,6 +486,7 @@ macro_rules! row {
 
 /// The kernels of some entries, by [`embedded!`] with the files that a row's kernels are in: `files! { NAME HOW
 /// ENTRIES; FILE FILE … }`, with the files of other rows.
+#[cfg(not(target_arch = "nvptx64"))]
 macro_rules! files {
     ($name:ident [$blocks:ident integers as $other:ident] $($rest:tt)*) => {
         embedded! { $($rest)* $name $other }
@@ -735,7 +735,6 @@ pub(crate) trait Row {
     const LARGE_BLOCK: u32;
 
     /// Which operator it is of those that share kernels, see [`Agent::MEMBER`].
-    #[cfg(not(target_arch = "nvptx64"))]
     const MEMBER: u32;
 
     /// The operator's kernels.

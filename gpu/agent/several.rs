@@ -1,11 +1,11 @@
 //! Several operators in one: [`Both`] and tuples.
 
-use super::{Agent, Room, folds_by_loads, room};
+use super::{Agent, Room, folds_by_loads, member, room};
 use crate::op::{Both, Op};
 use core::array::from_fn;
 #[cfg(not(target_arch = "nvptx64"))]
 use {
-    super::{in_any_order, in_parts, member},
+    super::{in_any_order, in_parts},
     crate::host_simd::{self, Source},
     std::vec::Vec,
 };
@@ -74,7 +74,6 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Agent<Both<A, B>, I> for Pair {
     const ROOM: Room = Room::of_both(room::<A, I>(), room::<B, I>());
 
     /// The library's pairs of operators that share kernels differ in the second operator.
-    #[cfg(not(target_arch = "nvptx64"))]
     const MEMBER: u32 = member::<B, I>();
 
     #[cfg(not(target_arch = "nvptx64"))]
@@ -190,7 +189,6 @@ impl<I: Copy + 'static, N: Op<I>, O: Nested<I, N>> Agent<O, I> for As<N> {
     const ROOM: Room = room::<N, I>();
     const FOLDS_BY_LOADS: bool = folds_by_loads::<N, I>();
 
-    #[cfg(not(target_arch = "nvptx64"))]
     const MEMBER: u32 = member::<N, I>();
 
     #[cfg(not(target_arch = "nvptx64"))]

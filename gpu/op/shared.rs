@@ -169,3 +169,76 @@ impl<I: Copy + 'static, O: Serves<I>> Op<I> for Shared<O> {
         self.op.finish(all, count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::member;
+    use crate::op::exact::ExactElement;
+    use crate::op::{
+        ExactMean, ExactSum, ExactSumTwofold, Kurtosis, Moments, NanStd, NanVar, Skewness, Std, Var,
+    };
+    use crate::{Element, bf16, f16};
+    use bytemuck::{Pod, Zeroable, bytes_of, cast};
+    use std::format;
+
+    /// Checks that a kernel of `O` stores the results of `M`: it has the bytes of an `M` for its operator.
+    fn check<O, M, T>(op: M, items: &[T])
+    where
+        T: Element,
+        O: Serves<T> + Pod,
+        M: Op<T, Accumulator = O::Accumulator, Output: Pod> + Pod,
+    {
+        assert!(size_of::<O::Output>() <= size_of::<M::Output>(), "the value for no items is too short");
+        let fold = |len: usize| {
+            let shared = Shared::new(cast::<M, O>(op), member::<M, T>()).begin(items[0]);
+            let alone = op.begin(items[0]);
+            let (mut of_shared, mut of_alone) = (shared.identity(), alone.identity());
+            for (&item, index) in items[..len].iter().zip(0..) {
+                ByOwner.fold_item(&shared, &mut of_shared, item, index);
+                of_alone = alone.combine(of_alone, alone.lift(item, index));
+            }
+            let count = len as u64;
+            if len > 0 {
+                (of_shared, of_alone) = (shared.end(of_shared, count), alone.end(of_alone, count));
+            }
+            let mut results = [M::Output::zeroed(); 3];
+            // SAFETY: there are three places for results of `M`.
+            let is_stored =
+                unsafe { ByOwner.store(&shared, (of_shared, count), results.as_mut_ptr().cast(), 1) };
+            assert!(is_stored);
+            let expected = op.finish(of_alone, count).unwrap();
+            let zeroed = M::Output::zeroed();
+            let case = format!("{} of {len} {}", M::NAME, T::NAME);
+            for (result, expected) in results.iter().zip([zeroed, expected, zeroed]) {
+                assert_eq!(bytes_of(result), bytes_of(&expected), "{case}");
+            }
+        };
+        (0..=items.len()).for_each(fold);
+    }
+
+    fn check_all<T: ExactElement<Rounded: Pod>>(items: &[T]) {
+        check::<Var, Var, T>(Var::new(1), items);
+        check::<Var, Std, T>(Std::new(1), items);
+        check::<NanVar, NanVar, T>(NanVar::new(0), items);
+        check::<NanVar, NanStd, T>(NanStd::new(0), items);
+        check::<Skewness, Skewness, T>(Skewness, items);
+        check::<Skewness, Kurtosis, T>(Kurtosis, items);
+        check::<Skewness, Moments, T>(Moments, items);
+        check::<ExactMean, ExactMean, T>(ExactMean, items);
+        check::<ExactMean, ExactSum, T>(ExactSum, items);
+        check::<ExactMean, ExactSumTwofold, T>(ExactSumTwofold, items);
+    }
+
+    #[test]
+    fn members_have_their_own_results() {
+        check_all(&[-3i8, 7, 100, -128]);
+        check_all(&[0u8, 3, 3, 255]);
+        check_all(&[-3i64, 7, i64::MAX, i64::MIN]);
+        check_all(&[1u64, u64::MAX, 3, 0]);
+        check_all(&[0.5f32, -2.25, 1e30, 3.0]);
+        check_all(&[0.5f64, -2.25, 1e300, f64::NAN]);
+        check_all(&[0.5, -2.25, 1e4, 3.0].map(f16::from_f64));
+        check_all(&[0.5, -2.25, f64::INFINITY, 3.0].map(bf16::from_f64));
+    }
+}
