@@ -1,7 +1,9 @@
 //! The element types, in one table, and the arithmetic that operators do on them.
 
 use crate::op::tally::Tallied;
-use crate::op::{Compensated, Counted, Distances, Scaled, Spread, SpreadOfNumbers, Squares, SumAndCount, Twofold};
+use crate::op::{
+    Compensated, Counted, Distances, Scaled, Spread, SpreadOfNumbers, Squares, SumAndCount, Twofold,
+};
 use bytemuck::Pod;
 use core::fmt::{Debug, Display};
 use core::ops::Sub;

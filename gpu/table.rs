@@ -13,15 +13,15 @@
 /// always have one kernel for every BLOCK.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
-/// - `as OTHER`: elements are reduced by the kernels of the row OTHER, `integers as OTHER`: integers are;
-///   `integers as OTHER floats as ANOTHER`: both;
+/// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER`, `unsigned as OTHER`,
+///   `floats as OTHER`: those elements are;
 /// - `signed as unsigned`: signed integers by the kernels of the unsigned type of the same size;
 /// - `i64 as u64`: `i64` by the kernels of `u64`;
 /// - `rows as wholes`: floats that are a row by the kernel of whole inputs.
 ///
-/// Rows that say `for others`, after the rest, serve operators that differ in their last step alone: their kernels
-/// have a parameter that says which of the operators it is (`op/shared.rs`). The branch costs little: with it, short
-/// rows of `var` took 3% longer. Without it, a third more PTX would be embedded.
+/// With `for others`, `integers for others` or `floats for others`, the row's kernels serve operators that differ in
+/// their last step alone: they have a parameter that says which of the operators it is (`op/shared.rs`). For `var`
+/// and `std`, short rows take 3% longer than with kernels of their own, which is less than their PTX is worth.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -100,7 +100,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::mean(&[u64::MAX, u64::MAX])?, u64::MAX as f64);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            mean: Mean any;
+            mean: Mean any integers for others;
             /// The variance of a slice or a buffer, as a whole population; see [`Var`](struct@crate::Var) for that
             /// of a sample.
             ///
@@ -123,7 +123,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::norm_l1(&[3i8, -128])?, 131.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            norm_l1: NormL1 any;
+            norm_l1: NormL1 any unsigned as mean;
             /// The Euclidean norm, without overflow or underflow on the way; see [`NormL2`](crate::NormL2)
             /// for its type.
             ///
@@ -276,7 +276,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum(&[i64::MAX, 1])?, 1i128 << 63);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum: ExactSum any rows as wholes as exact_mean;
+            exact_sum: ExactSum any rows as wholes integers as mean floats as exact_mean;
             /// The exact sum as two `f64`, the nearest one and the one nearest to the rest; see
             /// [`ExactSumTwofold`](crate::ExactSumTwofold).
             ///
@@ -284,7 +284,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum_twofold(&[1e30f64, 1.0])?, [1e30, 1.0]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum_twofold: ExactSumTwofold any rows as wholes as exact_mean;
+            exact_sum_twofold: ExactSumTwofold any rows as wholes integers as mean floats as exact_mean;
             /// The exact mean, rounded once to the nearest number; see [`ExactMean`](crate::ExactMean) for
             /// its type.
             ///
@@ -292,7 +292,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_mean(&[f32::MAX, f32::MAX])?, f32::MAX);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_mean: ExactMean any rows as wholes for others;
+            exact_mean: ExactMean any rows as wholes integers as mean floats for others;
         }
     };
 }
@@ -466,16 +466,14 @@ macro_rules! row {
             };
         }
     };
-    (@member $op:ident [$blocks:ident as $other:ident]) => {
-        <crate::op::$op as crate::op::shared::Member>::MEMBER
-    };
-    (@member $op:ident [$blocks:ident integers as $other:ident floats as $another:ident]) => {
-        <crate::op::$op as crate::op::shared::Member>::MEMBER
-    };
-    (@member $op:ident [$blocks:ident rows as wholes as $other:ident]) => {
-        <crate::op::$op as crate::op::shared::Member>::MEMBER
+    (@member $op:ident [$blocks:ident as $other:ident]) => { row! { @member $op } };
+    (@member $op:ident [$blocks:ident unsigned as $other:ident]) => { row! { @member $op } };
+    (@member $op:ident [$blocks:ident integers as $other:ident floats as $another:ident]) => { row! { @member $op } };
+    (@member $op:ident [$blocks:ident rows as wholes integers as $other:ident $($copies:ident)+]) => {
+        row! { @member $op }
     };
     (@member $op:ident $how:tt) => { 0 };
+    (@member $op:ident) => { <crate::op::$op as crate::op::shared::Member>::MEMBER };
     (@bool element $name:ident $op:ident $how:tt) => {
         entries! { { alias element $name $op $how } bool: u8; }
     };
@@ -500,8 +498,14 @@ macro_rules! files {
     ($name:ident [$blocks:ident as $other:ident] $($rest:tt)*) => {
         embedded! { $($rest)* $other }
     };
-    ($name:ident [$blocks:ident rows as wholes as $other:ident] $($rest:tt)*) => {
-        embedded! { $($rest)* $other }
+    ($name:ident [$blocks:ident unsigned as $other:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
+    };
+    ($name:ident [$blocks:ident rows as wholes $($copies:ident)+] $($rest:tt)*) => {
+        files! { $name [$blocks $($copies)+] $($rest)* }
+    };
+    ($name:ident [$blocks:ident integers as $other:ident floats for others] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
     };
     ($name:ident $how:tt $($rest:tt)*) => {
         embedded! { $($rest)* $name }
@@ -525,22 +529,33 @@ macro_rules! kernels_of {
         $then! { @copy $args sum u64 }
     };
     ($then:ident $args:tt $name:ident i64 $how:tt) => { kernels_of! { @signed $then $args $name i64 u64 $how } };
-    ($then:ident $args:tt $name:ident u8 $how:tt) => { kernels_of! { @integer $then $args $name u8 $how } };
-    ($then:ident $args:tt $name:ident u16 $how:tt) => { kernels_of! { @integer $then $args $name u16 $how } };
-    ($then:ident $args:tt $name:ident u32 $how:tt) => { kernels_of! { @integer $then $args $name u32 $how } };
-    ($then:ident $args:tt $name:ident u64 $how:tt) => { kernels_of! { @integer $then $args $name u64 $how } };
-    ($then:ident $args:tt $name:ident $float:ident $how:tt) => { kernels_of! { @float $then $args $name $float $how } };
+    ($then:ident $args:tt $name:ident u8 $how:tt) => { kernels_of! { @unsigned $then $args $name u8 $how } };
+    ($then:ident $args:tt $name:ident u16 $how:tt) => { kernels_of! { @unsigned $then $args $name u16 $how } };
+    ($then:ident $args:tt $name:ident u32 $how:tt) => { kernels_of! { @unsigned $then $args $name u32 $how } };
+    ($then:ident $args:tt $name:ident u64 $how:tt) => { kernels_of! { @unsigned $then $args $name u64 $how } };
+    ($then:ident $args:tt $name:ident $float:ident $how:tt) => {
+        kernels_of! { @float $then $args $name $float $how }
+    };
     (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident [$blocks:ident signed as unsigned]) => {
         $then! { @copy $args $name $unsigned }
     };
     (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident $how:tt) => {
         kernels_of! { @integer $then $args $name $type $how }
     };
+    (@unsigned $then:ident $args:tt $name:ident $type:ident [$blocks:ident unsigned as $other:ident]) => {
+        $then! { @copy $args $other $type }
+    };
+    (@unsigned $then:ident $args:tt $name:ident $type:ident $how:tt) => {
+        kernels_of! { @integer $then $args $name $type $how }
+    };
     (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident $($copies:ident)*]) => {
         $then! { @copy $args $other $type }
     };
+    (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers for others]) => {
+        $then! { @shared $args $name $type }
+    };
     (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes $($copies:ident)*]) => {
-        kernels_of! { @any $then $args $name $type [$blocks $($copies)*] }
+        kernels_of! { @integer $then $args $name $type [$blocks $($copies)*] }
     };
     (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident floats $($copies:ident)*]) => {
         kernels_of! { @any $then $args $name $type [$blocks $($copies)*] }
@@ -551,10 +566,10 @@ macro_rules! kernels_of {
     (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes]) => {
         $then! { @exact $args $name $type }
     };
-    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes for others]) => {
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as mean floats for others]) => {
         $then! { @shared_exact $args $name $type }
     };
-    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes as $other:ident]) => {
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as mean floats as $other:ident]) => {
         $then! { @copy_exact $args $other $type }
     };
     (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident for others]) => {

@@ -8,11 +8,11 @@ use crate::table::{Items, Row};
 #[cfg(not(target_arch = "nvptx64"))]
 use {
     crate::agent::Scatter,
+    crate::element::Total,
     crate::element::{Summand, Wide},
     crate::host_simd::{self, Source},
-    crate::op::comparison::Range,
-    crate::element::Total,
     crate::op::Counted,
+    crate::op::comparison::Range,
     crate::op::squares::Middling,
     crate::op::{CountNan, Mean, NanSum, Squares},
 };

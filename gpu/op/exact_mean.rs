@@ -15,7 +15,7 @@ exact_operator! {
 }
 
 serves! {
-    ExactMean, ExactElement: |_op| 1 ExactSum = ExactSum, 2 ExactSumTwofold = ExactSumTwofold;
+    ExactMean, ExactElement: |_op| ExactSum = ExactSum, ExactSumTwofold = ExactSumTwofold;
 
     #[inline(always)]
     unsafe fn reduce_on_gpu<P: Input<Item = T>, const BLOCK: u32, const WIDTH: usize>(
@@ -39,7 +39,9 @@ impl<T: ExactElement> OfExactSum<T> for Shared<ExactMean> {
         unsafe {
             match self.member {
                 ExactSum::MEMBER => OfExactSum::<T>::store_sum(&ExactSum, sum, count, place.cast()),
-                ExactSumTwofold::MEMBER => OfExactSum::<T>::store_sum(&ExactSumTwofold, sum, count, place.cast()),
+                ExactSumTwofold::MEMBER => {
+                    OfExactSum::<T>::store_sum(&ExactSumTwofold, sum, count, place.cast())
+                }
                 _ => OfExactSum::<T>::store_sum(&self.op, sum, count, place),
             }
         }

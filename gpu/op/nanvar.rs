@@ -6,4 +6,4 @@ spread! {
     NanVar "nanvar": NanSpread<T>, root false, agent crate::agent::Listed
 }
 
-serves! { NanVar: |op| 1 NanStd = NanStd { ddof: op.ddof, origin: op.origin } }
+serves! { NanVar: |op| NanStd = NanStd { ddof: op.ddof, origin: op.origin } }

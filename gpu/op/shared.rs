@@ -1,7 +1,8 @@
 //! Operators that differ in their last step alone, and so have one kernel.
 //!
-//! A kernel of [`Shared<O>`] serves `O` and the operators that `O` [`Serves`]. They have the fields of `O`, its accumulators and
-//! its methods but [`finish`](Op::finish). A parameter of the launch, `member`, says which operator it is.
+//! A kernel of [`Shared<O>`] serves `O` and the operators that `O` [`Serves`]. They have the fields of `O`, its
+//! accumulators and its methods but [`finish`](Op::finish). A parameter of the launch, `member`, says which operator
+//! it is.
 
 use crate::agent::Agent;
 use crate::agent::shared::ByOwner;
@@ -12,15 +13,24 @@ use crate::reduce::{self, Arguments};
 
 /// An operator whose kernels serve other operators, too.
 ///
-/// All of them have a value for any number of items. The result of `Self` has no more bytes than the others', because
-/// kernels take that many of the value for no items.
+/// All of them have a value for any number of items. The result of `Self` has no more bytes than the others',
+/// because kernels take that many of the value for no items.
 pub trait Serves<I: Copy + 'static>: Op<I> {
-    /// Stores the result of `count` items by the operator that has this number, 0 for `Self`.
+    /// Stores the result of `count` items by the [`Member`] with this number. It is `Self` for 0, and for a number
+    /// that is not known.
     ///
     /// # Safety
     ///
-    /// `results` are results of that operator. There is a place for one with this index, and nothing else accesses it.
-    unsafe fn store(&self, member: u32, all: Self::Accumulator, count: u64, results: *mut Self::Output, index: usize);
+    /// `results` are results of that operator. There is a place for one with this index, and nothing else accesses
+    /// it.
+    unsafe fn store(
+        &self,
+        member: u32,
+        all: Self::Accumulator,
+        count: u64,
+        results: *mut Self::Output,
+        index: usize,
+    );
 
     /// As [`Agent::reduce_on_gpu`], for all members.
     ///
@@ -37,24 +47,34 @@ pub trait Serves<I: Copy + 'static>: Op<I> {
     }
 }
 
-/// An operator that another one serves.
+/// An operator that others serve.
 pub(crate) trait Member {
     /// Its number among the operators that share a kernel, not 0.
     const MEMBER: u32;
 }
 
-/// Implements [`Serves`] for elements: `serves! { OWNER: |op| NUMBER MEMBER = VALUE, …; OTHER METHODS }`.
-macro_rules! serves {
-    (
-        $owner:ty $(, $bound:path)?: |$op:ident| $($number:literal $member:ident = $value:expr),+
-        $(; $($methods:tt)*)?
-    ) => {
-        $(
-            impl crate::op::shared::Member for $member {
-                const MEMBER: u32 = $number;
-            }
-        )+
+macro_rules! members {
+    ($($op:ident: $number:literal;)*) => {$(
+        impl Member for crate::op::$op {
+            const MEMBER: u32 = $number;
+        }
+    )*};
+}
 
+members! {
+    Std: 1;
+    NanStd: 1;
+    Kurtosis: 1;
+    Moments: 2;
+    ExactSum: 1;
+    ExactSumTwofold: 2;
+    ExactMean: 3;
+    NormL1: 4;
+}
+
+/// Implements [`Serves`] for elements: `serves! { OWNER: |op| MEMBER = VALUE, …; OTHER METHODS }`.
+macro_rules! serves {
+    ($owner:ty $(, $bound:path)?: |$op:ident| $($member:ident = $value:expr),+ $(; $($methods:tt)*)?) => {
         impl<T: crate::Element $(+ $bound)?> crate::op::shared::Serves<T> for $owner {
             #[inline(always)]
             unsafe fn store(
@@ -65,12 +85,16 @@ macro_rules! serves {
                 results: *mut <Self as crate::Op<T>>::Output,
                 index: usize,
             ) {
-                use crate::op::shared::store_result;
+                use crate::op::shared::{Member, store_result};
                 let $op = self;
                 // SAFETY: as the caller vouches.
                 unsafe {
                     match member {
-                        $( $number => store_result::<$member, T>(&$value, all, count, results.cast(), index), )+
+                        $(
+                            <$member as Member>::MEMBER => {
+                                store_result::<$member, T>(&$value, all, count, results.cast(), index)
+                            }
+                        )+
                         _ => store_result::<Self, T>($op, all, count, results, index),
                     };
                 }
@@ -174,9 +198,10 @@ impl<I: Copy + 'static, O: Serves<I>> Op<I> for Shared<O> {
 mod tests {
     use super::*;
     use crate::agent::member;
-    use crate::op::exact::ExactElement;
+    use crate::op::exact::{ExactElement, Summing};
     use crate::op::{
-        ExactMean, ExactSum, ExactSumTwofold, Kurtosis, Moments, NanStd, NanVar, Skewness, Std, Var,
+        ExactMean, ExactSum, ExactSumTwofold, Kurtosis, Mean, Moments, NanStd, NanVar, NormL1, Skewness, Std,
+        Var,
     };
     use crate::{Element, bf16, f16};
     use bytemuck::{Pod, Zeroable, bytes_of, cast};
@@ -230,12 +255,27 @@ mod tests {
         check::<ExactMean, ExactSumTwofold, T>(ExactSumTwofold, items);
     }
 
+    /// Checks the operators of integers that the kernels of means serve.
+    fn check_integers<T>(items: &[T])
+    where
+        T: ExactElement<Total = i128, Rounded = i128, Sums: Summing<T, State = i128>>,
+    {
+        check_all(items);
+        check::<Mean, Mean, T>(Mean, items);
+        check::<Mean, ExactMean, T>(ExactMean, items);
+        check::<Mean, ExactSum, T>(ExactSum, items);
+        check::<Mean, ExactSumTwofold, T>(ExactSumTwofold, items);
+        if T::min_value() == T::zero() {
+            check::<Mean, NormL1, T>(NormL1, items);
+        }
+    }
+
     #[test]
     fn members_have_their_own_results() {
-        check_all(&[-3i8, 7, 100, -128]);
-        check_all(&[0u8, 3, 3, 255]);
-        check_all(&[-3i64, 7, i64::MAX, i64::MIN]);
-        check_all(&[1u64, u64::MAX, 3, 0]);
+        check_integers(&[-3i8, 7, 100, -128]);
+        check_integers(&[0u8, 3, 3, 255]);
+        check_integers(&[-3i64, 7, i64::MAX, i64::MIN]);
+        check_integers(&[1u64, u64::MAX, 3, 0]);
         check_all(&[0.5f32, -2.25, 1e30, 3.0]);
         check_all(&[0.5f64, -2.25, 1e300, f64::NAN]);
         check_all(&[0.5, -2.25, 1e4, 3.0].map(f16::from_f64));

@@ -27,6 +27,6 @@ forward! {
 
 serves! {
     Skewness: |op|
-        1 Kurtosis = Kurtosis { origin: op.origin },
-        2 Moments = Moments { origin: op.origin }
+        Kurtosis = Kurtosis { origin: op.origin },
+        Moments = Moments { origin: op.origin }
 }

@@ -92,9 +92,7 @@ impl<T: Element, A: Op<T>> Serves<T> for Both<A, Var> {
         // SAFETY: as the caller vouches.
         unsafe {
             match member {
-                Std::MEMBER => {
-                    store_result::<_, T>(&Both(a, var.root()), all, count, results.cast(), index)
-                }
+                Std::MEMBER => store_result::<_, T>(&Both(a, var.root()), all, count, results.cast(), index),
                 _ => store_result::<_, T>(self, all, count, results, index),
             };
         }

@@ -14,4 +14,4 @@ impl Var {
     }
 }
 
-serves! { Var: |op| 1 Std = op.root() }
+serves! { Var: |op| Std = op.root() }
