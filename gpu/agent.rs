@@ -5,7 +5,8 @@
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
 //! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
 //!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`,
-//!   `shared` for kernels of several operators, `spread` for variances, `terms` for sums of picked items and of products, and `exact` for exact sums.
+//!   `shared` for kernels of several operators, `spread` for variances, `terms` for sums of picked items and of
+//!   products, and `exact` for exact sums.
 
 pub(crate) mod chunks;
 pub(crate) mod exact;
@@ -53,8 +54,7 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     #[cfg(not(target_arch = "nvptx64"))]
     const KERNELS: Kernels = O::KERNELS;
 
-    /// Which operator this is of those that share kernels, see [`Shared`](crate::op::shared::Shared). Other kernels
-    /// do not read it.
+    /// Which operator this is of those that share kernels, see [`Shared`](crate::op::shared::Shared).
     const MEMBER: u32 = 0;
 
     /// Whether parts of an array reduce as arrays of their own, wherever they begin, and their accumulators

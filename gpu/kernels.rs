@@ -67,7 +67,7 @@ impl Parameters {
         self.len += 1;
     }
 
-    /// Adds an operator, and which one it is of those that share kernels. An operator of size 0 is no parameter.
+    /// Adds an operator, if it has fields, and which one it is of those that share kernels.
     ///
     /// # Panics
     ///

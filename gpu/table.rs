@@ -566,10 +566,10 @@ macro_rules! kernels_of {
     (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes]) => {
         $then! { @exact $args $name $type }
     };
-    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as mean floats for others]) => {
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as $integers:ident floats for others]) => {
         $then! { @shared_exact $args $name $type }
     };
-    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as mean floats as $other:ident]) => {
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as $integers:ident floats as $other:ident]) => {
         $then! { @copy_exact $args $other $type }
     };
     (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident for others]) => {

@@ -13,11 +13,11 @@ pub trait Counted<V>: Summand {
     /// A sum of `count` elements.
     fn new(sum: V, count: u64) -> Self;
 
-    /// Returns the mean, if all elements, `len`, are counted or not.
+    /// Returns the mean. `len` is the number of all elements.
     fn mean(self, len: u64) -> f64;
 }
 
-/// Integers are never NaN: all are counted.
+/// No integer is NaN, so the number of all elements is the count.
 impl Counted<i128> for i128 {
     #[inline(always)]
     fn new(sum: i128, _: u64) -> i128 {

@@ -1,8 +1,8 @@
 //! Operators that differ in their last step alone, and so have one kernel.
 //!
 //! A kernel of [`Shared<O>`] serves `O` and the operators that `O` [`Serves`]. They have the fields of `O`, its
-//! accumulators and its methods but [`finish`](Op::finish). A parameter of the launch, `member`, says which operator
-//! it is.
+//! accumulators, and its methods except [`finish`](Op::finish). A parameter of the launch, `member`, says which
+//! operator it is.
 
 use crate::agent::Agent;
 use crate::agent::shared::ByOwner;
@@ -16,13 +16,12 @@ use crate::reduce::{self, Arguments};
 /// All of them have a value for any number of items. The result of `Self` has no more bytes than the others',
 /// because kernels take that many of the value for no items.
 pub trait Serves<I: Copy + 'static>: Op<I> {
-    /// Stores the result of `count` items by the [`Member`] with this number. It is `Self` for 0, and for a number
-    /// that is not known.
+    /// Stores the result of `count` items by the [`Member`] with this number; by `Self` for other numbers.
     ///
     /// # Safety
     ///
-    /// `results` are results of that operator. There is a place for one with this index, and nothing else accesses
-    /// it.
+    /// `results` is an array of that operator's results with a place for this index, and nothing else accesses the
+    /// place.
     unsafe fn store(
         &self,
         member: u32,
@@ -47,9 +46,9 @@ pub trait Serves<I: Copy + 'static>: Op<I> {
     }
 }
 
-/// An operator that others serve.
-pub(crate) trait Member {
-    /// Its number among the operators that share a kernel, not 0.
+/// An operator that runs the kernels of another.
+pub trait Member {
+    /// Its number among the operators that share these kernels, not 0.
     const MEMBER: u32;
 }
 
@@ -143,7 +142,7 @@ impl<O> Shared<O> {
     }
 }
 
-/// The results that its type says are those of `O`; kernels store results by [`Serves::store`].
+/// Its output is that of `O`, but kernels store results by [`Serves::store`].
 impl<I: Copy + 'static, O: Serves<I>> Op<I> for Shared<O> {
     const NAME: &'static str = O::NAME;
     type Accumulator = O::Accumulator;
