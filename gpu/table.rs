@@ -724,8 +724,8 @@ macro_rules! entries {
 #[cfg(all(feature = "ptx", target_os = "linux"))]
 macro_rules! embedded {
     ($entries:expr; $($file:ident)+) => {
-        // SAFETY: `ptx/` is compiled from the tables' entry points. Where a row names another kernel's, the two have the same
-        // arguments and do the same.
+        // SAFETY: `ptx/` is compiled from the tables' entry points. Where a row names another kernel's, the two have the
+        // same arguments and do the same, or the kernel is told by the last one whose result it stores.
         unsafe { Kernels::new(const { $entries }, const { &[$(&crate::ptx::kernels::$file),+] }) }
     };
 }
