@@ -23,6 +23,8 @@ pub enum Error {
     Empty { quantity: String, without: String },
     #[error("bit_and, bit_or and bit_xor take integers, not {dtype}")]
     NotIntegers { dtype: Dtype },
+    #[error("the reduction was stopped")]
+    Stopped,
     #[error("cannot print the result: {0}")]
     Print(#[source] io::Error),
     #[error("cannot write `{}`: {source}", path.display())]
@@ -232,6 +234,7 @@ impl From<gpu_reduce_dynamic::Error> for Error {
         match error {
             gpu_reduce_dynamic::Error::Reduce(error) => Error::Reduce(error),
             gpu_reduce_dynamic::Error::NotIntegers { dtype, .. } => Error::NotIntegers { dtype },
+            gpu_reduce_dynamic::Error::Stopped => Error::Stopped,
         }
     }
 }

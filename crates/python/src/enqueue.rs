@@ -164,8 +164,11 @@ impl Indexed {
     }
 }
 
-/// Enqueues a call on a stream; on the CPU, runs it, without Python's lock if its input is large. Without a
-/// stream `call` returns the bytes of scratch memory that it needs.
+/// What enqueues a call on a stream of a device. Without a stream it returns the bytes of scratch memory that
+/// the call needs.
+type Enqueued<'a> = dyn Fn(&Device, Option<&Stream>) -> Result<usize, Error> + Sync + 'a;
+
+/// Enqueues a call on a stream; on the CPU, runs it, without Python's lock if its input is large.
 ///
 /// # Safety
 ///
@@ -176,7 +179,7 @@ unsafe fn enqueue(
     (device, stream): On,
     bytes: usize,
     scratch: Option<Memory>,
-    call: &(dyn Fn(&Device, Option<&Stream>) -> Result<usize, Error> + Sync),
+    call: &Enqueued,
 ) -> Result<Option<usize>, Error> {
     let Ok(index) = usize::try_from(device) else {
         let cpu = Device::cpu();
