@@ -11,7 +11,7 @@ use crate::{Dtype, Error, Number, Operator, Target, Values, cast, with_type};
 /// A reduction of items that come in pieces: [`gpu_reduce::Reducer`]. It takes items on the CPU.
 ///
 /// The bits of the result do not depend on how the items are cut into pieces. If the number of items is
-/// given, they are those of all items in one array.
+/// given, the result has the bits of the same reduction of one array.
 ///
 /// ```
 /// use gpu_reduce_dynamic::{Dtype, Operator, Reducer};

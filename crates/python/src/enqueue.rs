@@ -22,8 +22,8 @@ type On = (isize, usize);
 /// Address and bytes of memory.
 type Memory = (usize, usize);
 
-/// Reduces the middle one of three axes. `x` is the address of a row-major array, and `out` that of the
-/// results.
+/// Reduces a row-major array of three axes over the second one. `x` is the array's address, and `out` the
+/// address of the results.
 ///
 /// If the stream is being captured in a CUDA graph, the call needs scratch memory of the caller. Without it,
 /// nothing is done, and the bytes that are needed are returned.

@@ -27,7 +27,8 @@ impl Kind {
         Kind { dtype, is_bool: false, is_complex: true }
     }
 
-    /// Numbers of so many bytes, by NumPy's letter: signed integers `i`, others `u`, floats `f`.
+    /// Returns the kind of numbers of `bytes` bytes by NumPy's letter: `i` for signed integers, `u` for
+    /// unsigned ones, `f` for floats.
     fn of_number(letter: char, bytes: usize) -> Option<Kind> {
         let dtype = match (letter, bytes) {
             ('i', 1) => Dtype::i8,

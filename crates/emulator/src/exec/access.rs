@@ -93,7 +93,8 @@ impl Request<'_> {
         self.addresses[self.mask.trailing_zeros() as usize]
     }
 
-    /// The bytes from there that the access has in one piece: those of all lanes, or of one.
+    /// The bytes that the access covers without a gap from its first address on: all lanes' if they are
+    /// contiguous, else one lane's.
     pub fn whole(&self) -> u64 {
         let lanes = if self.contiguous { LANES as u64 } else { 1 };
         u64::from(self.bytes) * lanes

@@ -181,7 +181,7 @@ impl State<'_> {
         self.tell(warp, &Event::Bulk(event))
     }
 
-    /// Checks the two accesses to a piece: the one that reads, then the one that writes.
+    /// Checks the read of a piece and then its write.
     fn check_piece(&mut self, warp: &Warp, transfer: &Transfer, piece: Place) -> Result<(), Box<Fault>> {
         let (global, shared) = ([piece.global; LANES], [piece.shared; LANES]);
         let global = transfer.in_global(warp, &global, piece);

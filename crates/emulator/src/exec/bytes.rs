@@ -35,7 +35,7 @@ pub unsafe fn read_global(request: &Request, values: &mut Values) {
 ///
 /// # Safety
 ///
-/// That of [`read_global`].
+/// As for [`read_global`].
 pub unsafe fn changed_global(request: &Request, values: &Values) -> u32 {
     let mut changed = 0;
     for (element, values) in values.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! What the interpreter tells of the instructions that it runs.
 //!
 //! The interpreter runs instructions, and checks what it needs to run them: bounds, alignment, the lanes of
-//! barriers and collectives. What else is counted or looked for is a module behind [`Hooks`]:
-//! [`counting`](super::counting), and those of [`checks`](super::checks). A new one is a module, and a place
-//! in [`Checks`] or [`Installed`].
+//! barriers and collectives. The counters ([`counting`](super::counting)) and all other checks, each a
+//! module of [`checks`](super::checks), implement [`Hooks`]. A new check is such a module, and a place in
+//! [`Checks`].
 
 use crate::{
     counters::Counters,

@@ -269,7 +269,7 @@ impl Races<'_> {
         self.log.access(&self.clocks, stamp, &accessed);
     }
 
-    /// Checks and records an access to shared memory. `values` are those of a store.
+    /// Checks and records an access to shared memory. `values` has what a store writes.
     fn access_shared(
         &mut self,
         site: &mut Site,

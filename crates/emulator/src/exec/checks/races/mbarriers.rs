@@ -18,12 +18,13 @@ use super::{
 #[derive(Debug)]
 pub struct Object {
     init: Moment,
-    /// What the arrivals so far release, and what those of complete phases did.
+    /// What all arrivals so far have released.
     open: Released,
+    /// What the arrivals had released when the last phase was complete.
     done: Released,
-    /// The copies that the current phase waits for, and those of complete phases for which no thread has
-    /// waited.
+    /// The copies that the current phase waits for.
     flying: Vec<Landing>,
+    /// The copies of complete phases for which no thread has waited.
     landed: Vec<Landing>,
 }
 
