@@ -5,13 +5,15 @@
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
 //! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
 //!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`,
-//!   `spread` for variances, `terms` for sums of picked items and of products, and `exact` for exact sums.
+//!   `shared` for kernels of several operators, `spread` for variances, `terms` for sums of picked items and of
+//!   products, and `exact` for exact sums.
 
 pub(crate) mod chunks;
 pub(crate) mod exact;
 pub(crate) mod extremes;
 pub(crate) mod near;
 pub mod several;
+pub(crate) mod shared;
 pub(crate) mod spread;
 pub(crate) mod terms;
 
@@ -20,6 +22,7 @@ use crate::input::Input;
 use crate::op::Op;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::op::center::OfSquares;
+use crate::op::shared::store_result;
 use crate::op::tally::OfTally;
 use crate::reduce::{self, Arguments};
 use crate::stage::chunk;
@@ -50,6 +53,9 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     /// The kernels that are compiled for the operator: those of its crate, or the library's.
     #[cfg(not(target_arch = "nvptx64"))]
     const KERNELS: Kernels = O::KERNELS;
+
+    /// Which operator this is of those that share kernels, see [`Shared`](crate::op::shared::Shared).
+    const MEMBER: u32 = 0;
 
     /// Whether parts of an array reduce as arrays of their own, wherever they begin, and their accumulators
     /// combine to that of the whole: the operator is [`EXACT`](Op::EXACT), and has no [`begin`](Op::begin)
@@ -127,6 +133,23 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     ) {
         // SAFETY: as the caller vouches.
         unsafe { reduce::by_tree::<O, P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    /// Stores the result of `count` items as the result with this index. Returns whether there is a value.
+    ///
+    /// # Safety
+    ///
+    /// There is a place for this result, and nothing else accesses it.
+    #[inline(always)]
+    unsafe fn store(
+        self,
+        op: &O,
+        (all, count): (O::Accumulator, u64),
+        results: *mut O::Output,
+        index: usize,
+    ) -> bool {
+        // SAFETY: as the caller vouches.
+        unsafe { store_result(op, all, count, results, index) }
     }
 
     /// Returns the operator's folds over a source.
@@ -265,6 +288,7 @@ mod sealed {
     impl<const OPERATION: char> Sealed for extremes::Bitwise<OPERATION> {}
     impl Sealed for extremes::Counting {}
     impl Sealed for near::NearFirst {}
+    impl Sealed for shared::ByOwner {}
     impl Sealed for spread::Spreads {}
     impl Sealed for terms::Picked {}
     impl Sealed for terms::Products {}
@@ -291,6 +315,8 @@ macro_rules! of_row {
 
         #[cfg(not(target_arch = "nvptx64"))]
         const KERNELS: crate::Kernels = <$op as Row>::KERNELS;
+
+        const MEMBER: u32 = <$op as Row>::MEMBER;
 
         #[cfg(not(target_arch = "nvptx64"))]
         const IN_PARTS: bool = <$op as crate::op::Op<$item>>::EXACT;
@@ -375,6 +401,14 @@ pub(crate) const fn large_block<O: Op<I>, I: Copy + 'static>() -> u32 {
 pub const fn kernels<O: Op<I>, I: Copy + 'static>() -> Kernels {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> Kernels {
         A::KERNELS
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns which operator this is of those that share kernels, see [`Agent::MEMBER`].
+pub const fn member<O: Op<I>, I: Copy + 'static>() -> u32 {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> u32 {
+        A::MEMBER
     }
     of::<O, I, _>(O::agent)
 }

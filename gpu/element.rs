@@ -1,7 +1,9 @@
 //! The element types, in one table, and the arithmetic that operators do on them.
 
 use crate::op::tally::Tallied;
-use crate::op::{Compensated, Scaled, Squares, Twofold};
+use crate::op::{
+    Compensated, Counted, Distances, Scaled, Spread, SpreadOfNumbers, Squares, SumAndCount, Twofold,
+};
 use bytemuck::Pod;
 use core::fmt::{Debug, Display};
 use core::ops::Sub;
@@ -140,6 +142,8 @@ pub trait Wide: Summand + Tallied + ConstZero + ConstOne + PartialOrd + Display 
     type Squares: Squares;
     /// The type of compensated sums.
     type Compensated: Compensated<Self>;
+    /// The type that variances without NaNs sum in.
+    type NanSpread: Distances;
     /// Subtracts; integers wrap.
     fn minus(self, other: Self) -> Self;
     /// Multiplies; integers wrap. Exact in every order if addition is.
@@ -157,6 +161,8 @@ pub trait Wide: Summand + Tallied + ConstZero + ConstOne + PartialOrd + Display 
 
 /// The types that means sum in: `i128`, `f32` and `f64`.
 pub trait Total: Summand + Sub<Output = Self> {
+    /// The type that means without NaNs sum in.
+    type Counted: Counted<Self>;
     /// Returns the magnitude.
     fn abs(self) -> Self;
     /// Converts to `f64`, within one unit in the last place.
@@ -164,6 +170,8 @@ pub trait Total: Summand + Sub<Output = Self> {
 }
 
 impl Total for i128 {
+    type Counted = Self;
+
     #[inline(always)]
     fn abs(self) -> Self {
         self.wrapping_abs()
@@ -207,6 +215,7 @@ macro_rules! wide_integers {
         impl Wide for $type {
             type Squares = f64;
             type Compensated = $type;
+            type NanSpread = Spread;
             #[inline(always)]
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
@@ -240,6 +249,7 @@ macro_rules! wide_floats {
         impl Wide for $type {
             type Squares = $squares;
             type Compensated = $compensated;
+            type NanSpread = SpreadOfNumbers;
             #[inline(always)]
             fn minus(self, other: Self) -> Self {
                 self - other
@@ -267,6 +277,8 @@ macro_rules! wide_floats {
         }
 
         impl Total for $type {
+            type Counted = SumAndCount<Self>;
+
             #[inline(always)]
             fn abs(self) -> Self {
                 Self::from_bits(self.to_bits() << 1 >> 1)

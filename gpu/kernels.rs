@@ -4,6 +4,7 @@
 //! crate has compiled which kernels. [`Arguments`] lists a launch's parameters for the driver.
 
 use crate::Op;
+use crate::agent::member;
 use core::any::TypeId;
 use core::ffi::c_void;
 use core::marker::PhantomData;
@@ -66,9 +67,38 @@ impl Parameters {
         self.len += 1;
     }
 
+    /// Adds an operator, if it has fields, and which one it is of those that share kernels.
+    ///
+    /// # Panics
+    ///
+    /// After the twentieth.
+    pub fn push_operator(&mut self, Operator { op, member }: Operator) {
+        if let Some(op) = op {
+            self.push_address(op);
+        }
+        self.push(member);
+    }
+
     /// Returns the addresses.
     pub fn as_slice(&self) -> &[*mut c_void] {
         &self.addresses[..self.len]
+    }
+}
+
+/// An operator, as a launch passes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator {
+    /// The operator's address, if it has fields.
+    pub op: Option<*const c_void>,
+    /// Which one it is of those that share kernels. Kernels that are not shared have no such parameter.
+    pub member: &'static u32,
+}
+
+impl Operator {
+    /// The operator at this address, which must stay there until the launch.
+    pub fn of<O: Op<I>, I: Copy + 'static>(op: &O) -> Self {
+        let address = (size_of::<O>() > 0).then_some((&raw const *op).cast());
+        Self { op: address, member: const { &member::<O, I>() } }
     }
 }
 
@@ -170,7 +200,7 @@ macro_rules! reduce_entries {
     };
     (
         @kernel [$suffix:literal $kernel:ident $block:literal]
-        [$name:expr] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
+        [$name:expr $(; $member:ident)?] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
     ) => {
         const _: () = {
             #[$crate::cuda_std::kernel(name = concat!($name, $suffix, $block))]
@@ -184,29 +214,32 @@ macro_rules! reduce_entries {
                 result: $crate::reduce::Target<<$op as $crate::Op<$item>>::Output>,
                 $($first: $type,)*
                 op: $op,
+                $($member: u32,)?
             ) {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
                 let (input, first) = (($($parameter),*), ($($first),*));
+                $( let op = $crate::op::shared::Shared::new(op, $member); )?
                 let arguments =
                     $crate::reduce::Arguments { input, chunk, before, len, slots, result, first, op };
                 // SAFETY: the host launches it as `reduce` asks.
-                unsafe { $crate::reduce::$kernel::<$op, $input, $block, WIDTH>(arguments) }
+                unsafe { $crate::reduce::$kernel::<_, $input, $block, WIDTH>(arguments) }
             }
         };
     };
 }
 
 /// Calls `$callback! { @kernel $kernel [NAME] OPERATOR, ITEM, INPUT, PARAMETER FIRST: TYPE, … }` for an
-/// operator of one input or of two: a parameter for each array, and one for its first item.
+/// operator of one input or of two: a parameter for each array, and one for its first item. If operators share the
+/// kernel, it is `[NAME; PARAMETER]`, with a parameter that says which of them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_inputs {
-    ($callback:ident $kernel:tt { [$name:expr] $op:ty, $item:ty }) => {
-        $crate::$callback! { @kernel $kernel [$name] $op, $item, *const $item, input first: *const $item }
+    ($callback:ident $kernel:tt { $name:tt $op:ty, $item:ty }) => {
+        $crate::$callback! { @kernel $kernel $name $op, $item, *const $item, input first: *const $item }
     };
-    ($callback:ident $kernel:tt { [$name:expr] $op:ty, $a:ty, $b:ty }) => {
+    ($callback:ident $kernel:tt { $name:tt $op:ty, $a:ty, $b:ty }) => {
         $crate::$callback! {
-            @kernel $kernel [$name] $op, ($a, $b), (*const $a, *const $b),
+            @kernel $kernel $name $op, ($a, $b), (*const $a, *const $b),
             a first_a: *const $a, b first_b: *const $b
         }
     };
@@ -231,7 +264,7 @@ macro_rules! shape_entries {
     };
     (
         @kernel [$shape:ident $suffix:literal $of:ident $kernel:ident $($constant:ident)*]
-        [$name:expr] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
+        [$name:expr $(; $member:ident)?] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
     ) => {
         #[allow(dead_code)]
         const _: () = {
@@ -247,11 +280,13 @@ macro_rules! shape_entries {
                 results: *mut <$op as $crate::Op<$item>>::Output,
                 default: <$op as $crate::Op<$item>>::Output,
                 op: $op,
+                $($member: u32,)?
             ) {
                 let input = ($($parameter),*);
+                $( let op = $crate::op::shared::Shared::new(op, $member); )?
                 let arguments = $crate::shape::Arguments { input, shape, cut, results, default, op };
                 // SAFETY: the host launches it as the kernel asks.
-                unsafe { $crate::$shape::$kernel::<$op, $input, $($constant),*>(arguments) }
+                unsafe { $crate::$shape::$kernel::<_, $input, $($constant),*>(arguments) }
             }
         };
     };

@@ -121,6 +121,8 @@ pub(crate) mod place;
 mod powers;
 pub(crate) mod quantifiers;
 #[macro_use]
+pub mod shared;
+#[macro_use]
 mod spread;
 
 macro_rules! operators {
@@ -200,6 +202,8 @@ pub(crate) use center::Centers;
 pub(crate) use compensated_sum::{Compensated, Twofold};
 pub use every::*;
 pub(crate) use exact::Narrow;
+pub(crate) use nanmean::{Counted, SumAndCount};
+pub(crate) use spread::{Distances, Spread, SpreadOfNumbers};
 pub(crate) use squares::{Scaled, Squares};
 pub use together::Both;
 

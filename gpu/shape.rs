@@ -31,7 +31,7 @@ pub mod words;
 
 use crate::Op;
 use crate::input::Input;
-use crate::kernels::{self, Named, Parameters};
+use crate::kernels::{self, Named, Operator, Parameters};
 use core::ffi::c_void;
 
 /// Where the items of many reductions lie.
@@ -58,12 +58,12 @@ pub struct Arguments<S: Shape, P, O, V> {
     pub op: O,
 }
 
-impl<S: Shape, P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<S, P, O, V> {
+impl<S: Shape, P: Input, O: Op<P::Item>, V: Copy> kernels::Arguments for Arguments<S, P, O, V> {
     fn parameters(&self, parameters: &mut Parameters) {
         let Self { input, shape, cut, results, default, op } = self;
         input.parameters(parameters);
-        let (default, op) = ((&raw const *default).cast(), (&raw const *op).cast());
-        push_rest(parameters, (shape, cut, &results.cast()), default, op);
+        let default = (&raw const *default).cast();
+        push_rest(parameters, (shape, cut, &results.cast()), default, Operator::of(op));
     }
 }
 
@@ -72,13 +72,13 @@ pub fn push_rest<S: Shape>(
     parameters: &mut Parameters,
     (shape, cut, results): (&S, &S::Cut, &*mut c_void),
     default: *const c_void,
-    op: *const c_void,
+    op: Operator,
 ) {
     parameters.push(shape);
     parameters.push(cut);
     parameters.push(results);
     parameters.push_address(default);
-    parameters.push_address(op);
+    parameters.push_operator(op);
 }
 
 /// A kernel of shape `S` as a type.

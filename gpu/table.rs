@@ -13,13 +13,15 @@
 /// always have one kernel for every BLOCK.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
-/// - `integers as OTHER`: integers are reduced by the kernels of the row OTHER;
+/// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER`, `unsigned as OTHER`,
+///   `floats as OTHER`: those elements are;
 /// - `signed as unsigned`: signed integers by the kernels of the unsigned type of the same size;
 /// - `i64 as u64`: `i64` by the kernels of `u64`;
 /// - `rows as wholes`: floats that are a row by the kernel of whole inputs.
 ///
-/// (`var` and `std` have kernels of their own, though only the last step differs: with one kernel for both,
-/// short rows took 3% longer.)
+/// With `for others`, `integers for others` or `floats for others`, the row's kernels serve operators that differ in
+/// their last step alone: they have a parameter that says which of the operators it is (`op/shared.rs`). For `var`
+/// and `std`, short rows take 3% longer than with kernels of their own, which is less than their PTX is worth.
 #[macro_export]
 macro_rules! for_each_operator {
     ($callback:ident! { $($arguments:tt)* }) => {
@@ -98,7 +100,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::mean(&[u64::MAX, u64::MAX])?, u64::MAX as f64);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            mean: Mean any;
+            mean: Mean any integers for others;
             /// The variance of a slice or a buffer, as a whole population; see [`Var`](struct@crate::Var) for that
             /// of a sample.
             ///
@@ -106,7 +108,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::var(&[1u8, 2, 3, 4])?, 1.25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            var: Var any;
+            var: Var any for others;
             /// The standard deviation of a slice or a buffer, as a whole population; see [`Std`](struct@crate::Std)
             /// for that of a sample.
             ///
@@ -114,14 +116,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::std(&[1.0f32, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            std: Std any;
+            std: Std any as var;
             /// The L1 norm, the sum of the magnitudes; see [`NormL1`](crate::NormL1) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::norm_l1(&[3i8, -128])?, 131.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            norm_l1: NormL1 any;
+            norm_l1: NormL1 any unsigned as mean;
             /// The Euclidean norm, without overflow or underflow on the way; see [`NormL2`](crate::NormL2)
             /// for its type.
             ///
@@ -210,7 +212,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanmean(&[1.0f32, f32::NAN, 2.0])?, 1.5);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanmean: NanMean any;
+            nanmean: NanMean any integers as mean;
             /// The variance of the elements that are not NaN, as a whole population; see
             /// [`NanVar`](struct@crate::NanVar) for that of a sample.
             ///
@@ -218,7 +220,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanvar(&[1.0f32, f32::NAN, 5.0])?, 4.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanvar: NanVar any;
+            nanvar: NanVar any integers as var for others;
             /// The standard deviation of the elements that are not NaN, as a whole population; see
             /// [`NanStd`](struct@crate::NanStd) for that of a sample.
             ///
@@ -226,7 +228,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::nanstd(&[1.0f32, f32::NAN, 5.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            nanstd: NanStd any;
+            nanstd: NanStd any integers as var floats as nanvar;
             /// The mean, and the second, third and fourth central moments; see [`Moments`](struct@crate::Moments)
             /// for their type.
             ///
@@ -234,14 +236,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::moments(&[1u8, 2, 3, 6])?, [3.0, 3.5, 4.5, 24.5]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            moments: Moments any;
+            moments: Moments any as skewness;
             /// The skewness; see [`Skewness`](struct@crate::Skewness) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::skewness(&[-1.0f32, 0.0, 1.0])?, 0.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            skewness: Skewness any;
+            skewness: Skewness any for others;
             /// The excess kurtosis, which is 0 for a normal distribution; see [`Kurtosis`](struct@crate::Kurtosis)
             /// for its type.
             ///
@@ -249,7 +251,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::kurtosis(&[-1.0f32, 1.0, -1.0, 1.0])?, -2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            kurtosis: Kurtosis any;
+            kurtosis: Kurtosis any as skewness;
             /// The logarithm of the sum of exponentials, without overflow; see
             /// [`LogSumExp`](struct@crate::LogSumExp) for its type.
             ///
@@ -274,7 +276,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum(&[i64::MAX, 1])?, 1i128 << 63);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum: ExactSum any rows as wholes;
+            exact_sum: ExactSum any rows as wholes integers as mean floats as exact_mean;
             /// The exact sum as two `f64`, the nearest one and the one nearest to the rest; see
             /// [`ExactSumTwofold`](crate::ExactSumTwofold).
             ///
@@ -282,7 +284,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_sum_twofold(&[1e30f64, 1.0])?, [1e30, 1.0]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_sum_twofold: ExactSumTwofold any rows as wholes;
+            exact_sum_twofold: ExactSumTwofold any rows as wholes integers as mean floats as exact_mean;
             /// The exact mean, rounded once to the nearest number; see [`ExactMean`](crate::ExactMean) for
             /// its type.
             ///
@@ -290,7 +292,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::exact_mean(&[f32::MAX, f32::MAX])?, f32::MAX);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            exact_mean: ExactMean any rows as wholes;
+            exact_mean: ExactMean any rows as wholes integers as mean floats for others;
         }
     };
 }
@@ -445,15 +447,16 @@ macro_rules! row {
         impl<$($generics)*> Row for crate::op::$op $($of)* {
             const LARGE_BLOCK: u32 = row! { @large $how };
 
+            const MEMBER: u32 = row! { @member $op $how };
+
             #[cfg(not(target_arch = "nvptx64"))]
-            const KERNELS: Kernels = row! {
-                @embedded $how
+            const KERNELS: Kernels = files! {
+                $name $how
                 &[
                     $crate::$for_each_type! { entries! { $kind $name $op $how } },
                     $crate::for_each_alias! { entries! { alias $kind $name $op $how } },
                     row! { @bool $kind $name $op $how },
                 ];
-                $name
             };
 
             #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
@@ -463,12 +466,14 @@ macro_rules! row {
             };
         }
     };
-    (@embedded [$blocks:ident integers as $other:ident] $entries:expr; $name:ident) => {
-        embedded! { $entries; $name $other }
+    (@member $op:ident [$blocks:ident as $other:ident]) => { row! { @member $op } };
+    (@member $op:ident [$blocks:ident unsigned as $other:ident]) => { row! { @member $op } };
+    (@member $op:ident [$blocks:ident integers as $other:ident floats as $another:ident]) => { row! { @member $op } };
+    (@member $op:ident [$blocks:ident rows as wholes integers as $other:ident $($copies:ident)+]) => {
+        row! { @member $op }
     };
-    (@embedded $how:tt $entries:expr; $name:ident) => {
-        embedded! { $entries; $name }
-    };
+    (@member $op:ident $how:tt) => { 0 };
+    (@member $op:ident) => { <crate::op::$op as crate::op::shared::Member>::MEMBER };
     (@bool element $name:ident $op:ident $how:tt) => {
         entries! { { alias element $name $op $how } bool: u8; }
     };
@@ -477,64 +482,113 @@ macro_rules! row {
     (@large $how:tt) => { 1024 };
 }
 
-/// Finds the kernels that serve a row and a type, and calls `$then!` with their name and type: `@own` if they
-/// are compiled for this row and type, `@exact` if all are compiled but the kernel of inputs of a row, or
-/// `@copy` if another row's or type's kernels serve.
+/// The kernels of some entries, by [`embedded!`] with the files that a row's kernels are in: `files! { NAME HOW
+/// ENTRIES; FILE FILE … }`, with the files of other rows.
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! files {
+    ($name:ident [$blocks:ident integers as $other:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
+    };
+    ($name:ident [$blocks:ident integers as $other:ident for others] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
+    };
+    ($name:ident [$blocks:ident integers as $other:ident floats as $another:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $other $another }
+    };
+    ($name:ident [$blocks:ident as $other:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $other }
+    };
+    ($name:ident [$blocks:ident unsigned as $other:ident] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
+    };
+    ($name:ident [$blocks:ident rows as wholes $($copies:ident)+] $($rest:tt)*) => {
+        files! { $name [$blocks $($copies)+] $($rest)* }
+    };
+    ($name:ident [$blocks:ident integers as $other:ident floats for others] $($rest:tt)*) => {
+        embedded! { $($rest)* $name $other }
+    };
+    ($name:ident $how:tt $($rest:tt)*) => {
+        embedded! { $($rest)* $name }
+    };
+}
+
+/// Finds the kernels that serve a row and a type, and calls `$then!` with their name and type:
+///
+/// - `@own` if they are compiled for this row and type, `@shared` if they serve other operators, too;
+/// - `@exact` and `@shared_exact` if all are compiled but the kernel of inputs of a row;
+/// - `@copy` if another row's or type's kernels serve, and `@copy_exact` if those have none for a row.
 macro_rules! kernels_of {
-    ($then:ident $args:tt $name:ident i8 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u8 }
-    };
-    ($then:ident $args:tt $name:ident i16 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u16 }
-    };
-    ($then:ident $args:tt $name:ident i32 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u32 }
-    };
-    ($then:ident $args:tt $name:ident i64 [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name u64 }
-    };
+    ($then:ident $args:tt $name:ident i8 $how:tt) => { kernels_of! { @signed $then $args $name i8 u8 $how } };
+    ($then:ident $args:tt $name:ident i16 $how:tt) => { kernels_of! { @signed $then $args $name i16 u16 $how } };
+    ($then:ident $args:tt $name:ident i32 $how:tt) => { kernels_of! { @signed $then $args $name i32 u32 $how } };
     ($then:ident $args:tt $name:ident i64 [$blocks:ident i64 as u64]) => {
         $then! { @copy $args $name u64 }
-    };
-    ($then:ident $args:tt $name:ident f16 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name f16 }
-    };
-    ($then:ident $args:tt $name:ident bf16 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name bf16 }
-    };
-    ($then:ident $args:tt $name:ident f32 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name f32 }
-    };
-    ($then:ident $args:tt $name:ident f64 [$blocks:ident rows as wholes]) => {
-        $then! { @exact $args $name f64 }
-    };
-    ($then:ident $args:tt $name:ident f16 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name f16 }
-    };
-    ($then:ident $args:tt $name:ident bf16 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name bf16 }
-    };
-    ($then:ident $args:tt $name:ident f32 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name f32 }
-    };
-    ($then:ident $args:tt $name:ident f64 [$blocks:ident integers as $other:ident]) => {
-        $then! { @own $args $name f64 }
     };
     // The sum of `i64` is itself a copy.
     ($then:ident $args:tt $name:ident i64 [$blocks:ident integers as sum]) => {
         $then! { @copy $args sum u64 }
     };
-    ($then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident]) => {
+    ($then:ident $args:tt $name:ident i64 $how:tt) => { kernels_of! { @signed $then $args $name i64 u64 $how } };
+    ($then:ident $args:tt $name:ident u8 $how:tt) => { kernels_of! { @unsigned $then $args $name u8 $how } };
+    ($then:ident $args:tt $name:ident u16 $how:tt) => { kernels_of! { @unsigned $then $args $name u16 $how } };
+    ($then:ident $args:tt $name:ident u32 $how:tt) => { kernels_of! { @unsigned $then $args $name u32 $how } };
+    ($then:ident $args:tt $name:ident u64 $how:tt) => { kernels_of! { @unsigned $then $args $name u64 $how } };
+    ($then:ident $args:tt $name:ident $float:ident $how:tt) => {
+        kernels_of! { @float $then $args $name $float $how }
+    };
+    (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident [$blocks:ident signed as unsigned]) => {
+        $then! { @copy $args $name $unsigned }
+    };
+    (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident $how:tt) => {
+        kernels_of! { @integer $then $args $name $type $how }
+    };
+    (@unsigned $then:ident $args:tt $name:ident $type:ident [$blocks:ident unsigned as $other:ident]) => {
         $then! { @copy $args $other $type }
     };
-    ($then:ident $args:tt $name:ident $type:ident [$blocks:ident $($how:ident)*]) => {
+    (@unsigned $then:ident $args:tt $name:ident $type:ident $how:tt) => {
+        kernels_of! { @integer $then $args $name $type $how }
+    };
+    (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident $($copies:ident)*]) => {
+        $then! { @copy $args $other $type }
+    };
+    (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers for others]) => {
+        $then! { @shared $args $name $type }
+    };
+    (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes $($copies:ident)*]) => {
+        kernels_of! { @integer $then $args $name $type [$blocks $($copies)*] }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident floats $($copies:ident)*]) => {
+        kernels_of! { @any $then $args $name $type [$blocks $($copies)*] }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident $($copies:ident)*]) => {
+        kernels_of! { @any $then $args $name $type [$blocks $($copies)*] }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes]) => {
+        $then! { @exact $args $name $type }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as $integers:ident floats for others]) => {
+        $then! { @shared_exact $args $name $type }
+    };
+    (@float $then:ident $args:tt $name:ident $type:ident [$blocks:ident rows as wholes integers as $integers:ident floats as $other:ident]) => {
+        $then! { @copy_exact $args $other $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident for others]) => {
+        $then! { @shared $args $name $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident as $other:ident]) => {
+        $then! { @copy $args $other $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident $how:tt) => {
         $then! { @own $args $name $type }
+    };
+    (@$class:ident $then:ident $args:tt $name:ident $type:ident $how:tt) => {
+        kernels_of! { @any $then $args $name $type $how }
     };
 }
 
-/// The kernels of several operators in one pass.
+/// The kernels of several operators in one pass, and the files that they are in.
 macro_rules! together {
-    ($($name:ident: $op:ident $($how:ident)+;)*) => {
+    ([$($file:ident)+] $($name:ident: $op:ident $($how:ident)+;)*) => {
         mod together {
             #[allow(unused_imports)]
             use super::*;
@@ -547,7 +601,7 @@ macro_rules! together {
                     $crate::for_each_element! { entries! { together $name $op [$($how)+] } },
                     $crate::for_each_alias! { entries! { alias together $name $op [$($how)+] } }
                 ),*];
-                $($name)*
+                $($file)+
             };
         }
     };
@@ -571,8 +625,17 @@ macro_rules! compiled {
         $( kernels_of! { compiled [$kind $op $how] $name $type $how } )*
     };
     (@copy $($copy:tt)*) => {};
+    (@copy_exact $($copy:tt)*) => {};
     (@exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
         compiled! { @own [$kind $op [wholes]] $name $type }
+    };
+    (@shared_exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
+        compiled! { @shared [$kind $op [wholes]] $name $type }
+    };
+    (@shared [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+        compiled! {
+            @$blocks [concat!(stringify!($name), "_", stringify!($type)); member] of!($kind operator $op $type), $type
+        }
     };
     (@own [pair $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
         compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type }
@@ -629,6 +692,12 @@ macro_rules! entries {
     (@exact $args:tt $name:ident $compiled:ident) => {
         entries! { @kernels $args $name $compiled "" }
     };
+    (@shared_exact $args:tt $name:ident $compiled:ident) => {
+        entries! { @kernels $args $name $compiled "" }
+    };
+    (@copy_exact $args:tt $name:ident $compiled:ident) => {
+        entries! { @kernels $args $name $compiled "" }
+    };
     (@$own:ident $args:tt $name:ident $compiled:ident) => {
         entries! { @kernels $args $name $compiled "_row" }
     };
@@ -655,8 +724,8 @@ macro_rules! entries {
 #[cfg(all(feature = "ptx", target_os = "linux"))]
 macro_rules! embedded {
     ($entries:expr; $($file:ident)+) => {
-        // SAFETY: `ptx/` is compiled from the tables' entry points. Where a row names another kernel's, the two have the same
-        // arguments and do the same.
+        // SAFETY: `ptx/` is compiled from the tables' entry points. Where a row names another kernel's, the two have the
+        // same arguments and do the same, or the kernel is told by the last one whose result it stores.
         unsafe { Kernels::new(const { $entries }, const { &[$(&crate::ptx::kernels::$file),+] }) }
     };
 }
@@ -679,6 +748,9 @@ macro_rules! folds {
 pub(crate) trait Row {
     /// The BLOCK of large inputs if the call names none, see [`Agent::LARGE_BLOCK`].
     const LARGE_BLOCK: u32;
+
+    /// Which operator it is of those that share kernels, see [`Agent::MEMBER`].
+    const MEMBER: u32;
 
     /// The operator's kernels.
     #[cfg(not(target_arch = "nvptx64"))]
@@ -726,9 +798,10 @@ for_each_integer_operator! { table! { integers integer for_each_integer } }
 for_each_pair_operator! { table! { pairs pair for_each_element } }
 for_each_comparison! { table! { comparisons comparison for_each_element } }
 together! {
+    [sum_min_max mean_var]
     sum_min_max: SumMinMax any;
-    mean_var: MeanVar any;
-    mean_std: MeanStd any;
+    mean_var: MeanVar any for others;
+    mean_std: MeanStd any as mean_var;
 }
 
 /// The library's kernels that are of no one operator.

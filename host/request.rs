@@ -4,11 +4,11 @@
 
 use crate::by_index::Tally;
 use crate::{Element, Kernels, Op, Plan};
-use gpu_reduce_kernels::agent::{Agent, in_parts, kernels};
+use gpu_reduce_kernels::agent::{Agent, in_parts, kernels, member};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::kernels::{Operator, Parameters};
 use gpu_reduce_kernels::keys::Encode;
 use gpu_reduce_kernels::op::tally::{OfTally, Tallied};
 use gpu_reduce_kernels::op::width;
@@ -56,6 +56,8 @@ pub struct Types {
     pub in_parts: bool,
     /// Whether the operator may depend on the first item: it has fields to keep it in.
     pub looks_at_first: bool,
+    /// Which operator it is of those that share kernels.
+    pub member: u32,
 }
 
 impl Types {
@@ -81,6 +83,7 @@ impl Types {
                 is_exact: O::EXACT,
                 in_parts: in_parts::<O, P::Item>(),
                 looks_at_first: size_of::<O>() > 0,
+                member: member::<O, P::Item>(),
             }
         }
     }
@@ -88,6 +91,11 @@ impl Types {
     /// Returns the plan of `len` items on one device.
     pub const fn plan_on_a_device(&self, len: u64, block: u32) -> Plan {
         Plan::on_a_device(len, self.width, block, self.is_exact)
+    }
+
+    /// Returns the operator at this address as a launch passes it.
+    pub fn operator(&'static self, op: *const c_void) -> Operator {
+        Operator { op: self.looks_at_first.then_some(op), member: &self.member }
     }
 
     /// Returns how columns are cut up.
@@ -118,6 +126,7 @@ impl Types {
                 is_exact: true,
                 in_parts: false,
                 looks_at_first: false,
+                member: 0,
             }
         }
     }

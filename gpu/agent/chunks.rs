@@ -8,10 +8,11 @@ use crate::table::{Items, Row};
 #[cfg(not(target_arch = "nvptx64"))]
 use {
     crate::agent::Scatter,
+    crate::element::Total,
     crate::element::{Summand, Wide},
     crate::host_simd::{self, Source},
+    crate::op::Counted,
     crate::op::comparison::Range,
-    crate::op::nanmean::Counted,
     crate::op::squares::Middling,
     crate::op::{CountNan, Mean, NanSum, Squares},
 };
@@ -51,15 +52,15 @@ impl<I: Element> Agent<NanMean, I> for SumThenCount {
         chunk: S,
         first: u64,
         row: usize,
-    ) -> Counted<I::Total> {
+    ) -> <I::Total as Total>::Counted {
         let len = chunk.len() as u64;
         if const { I::Total::EXACT } {
-            return Counted { sum: host_simd::fold_by_table(&Mean, chunk, first, row), count: len };
+            return Counted::new(host_simd::fold_by_table(&Mean, chunk, first, row), len);
         }
         let nans = host_simd::fold_by_table(&CountNan, chunk, first, row);
         // For floats, `I::Wide` is `I::Total`.
         let sum = bytemuck::cast(host_simd::fold_by_table(&NanSum, chunk, first, row));
-        Counted { sum, count: len - nans }
+        Counted::new(sum, len - nans)
     }
 
     #[cfg(not(target_arch = "nvptx64"))]

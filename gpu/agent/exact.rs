@@ -111,7 +111,7 @@ pub(crate) unsafe fn reduce<
 ) {
     use cuda_std::thread;
     const { assert!(LOADS * WIDTH * N == TERMS, "terms of a tile") };
-    let Arguments { input, chunk, before, len, slots, result, .. } = arguments;
+    let Arguments { input, chunk, before, len, slots, result, op, .. } = arguments;
     let digits = Digits::<W>(shared_array![u32; 4 * W + 1]);
     let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
     let start = u64::from(block) * u64::from(chunk);
@@ -142,12 +142,7 @@ pub(crate) unsafe fn reduce<
         }
         digits.carry_over();
         match result.place() {
-            Ok(place) => {
-                let output = O::of_sum(digits, len);
-                if warp::lane_id() == 0 {
-                    slot::store(place, output);
-                }
-            }
+            Ok(place) => op.store_sum(digits, len, place),
             Err(slot) => digits.each_word(|index, word| {
                 SystemAtomicU64::from_ptr(slot.add(index)).store(slot::word(&word, 0), Ordering::Relaxed);
             }),

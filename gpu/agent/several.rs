@@ -1,6 +1,6 @@
 //! Several operators in one: [`Both`] and tuples.
 
-use super::{Agent, Room, folds_by_loads, room};
+use super::{Agent, Room, folds_by_loads, member, room};
 use crate::op::{Both, Op};
 use core::array::from_fn;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -72,6 +72,9 @@ pub(crate) struct Pair;
 
 impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Agent<Both<A, B>, I> for Pair {
     const ROOM: Room = Room::of_both(room::<A, I>(), room::<B, I>());
+
+    /// The library's pairs of operators that share kernels differ in the second operator.
+    const MEMBER: u32 = member::<B, I>();
 
     #[cfg(not(target_arch = "nvptx64"))]
     const IN_PARTS: bool = in_parts::<A, I>() && in_parts::<B, I>();
@@ -185,6 +188,8 @@ impl<N> Copy for As<N> {}
 impl<I: Copy + 'static, N: Op<I>, O: Nested<I, N>> Agent<O, I> for As<N> {
     const ROOM: Room = room::<N, I>();
     const FOLDS_BY_LOADS: bool = folds_by_loads::<N, I>();
+
+    const MEMBER: u32 = member::<N, I>();
 
     #[cfg(not(target_arch = "nvptx64"))]
     const IN_PARTS: bool = in_parts::<N, I>();

@@ -1,7 +1,7 @@
 //! Types that reduce as another type: `usize` as `u64`, `isize` as `i64`, `bool` as `u8`. They share its
 //! folds and kernels, and have its bits.
 
-use crate::agent::{Agent, Room, folds_by_loads, in_parts, kernels, large_block, room};
+use crate::agent::{Agent, Room, folds_by_loads, in_parts, kernels, large_block, member, room};
 use crate::host_simd::{Folds, Source};
 use crate::kernels::Kernels;
 use crate::op::Op;
@@ -78,6 +78,7 @@ where
     const LARGE_BLOCK: u32 = large_block::<O, u8>();
     const FOLDS_BY_LOADS: bool = folds_by_loads::<O, u8>();
     const KERNELS: Kernels = kernels::<O, u8>();
+    const MEMBER: u32 = member::<O, u8>();
     const IN_PARTS: bool = in_parts::<O, u8>();
 
     fn moved(self, all: A, by: u64) -> A {

@@ -75,13 +75,13 @@ macro_rules! exact_operator {
 
             #[inline(always)]
             fn finish(&self, sum: State<$T>, count: u64) -> Option<$output> {
-                Some(<Self as OfExactSum<$item>>::of_sum(sum, count))
+                Some(OfExactSum::<$item>::of_sum(self, sum, count))
             }
         }
 
         impl<$T: $element> OfExactSum<$item> for $op {
             #[inline(always)]
-            fn of_sum($sum: impl Exact, $count: u64) -> $output {
+            fn of_sum(&self, $sum: impl Exact, $count: u64) -> $output {
                 $finish
             }
 
@@ -118,8 +118,10 @@ mod element;
 mod round;
 mod state;
 
+use crate::exchange::slot;
 use crate::op::Op;
 use crate::op::tally::OfTally;
+use cuda_std::warp;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(crate) use element::Integer;
 pub use element::{ExactElement, ExactFactor};
@@ -165,7 +167,21 @@ impl OfTally<f64> for Narrow {
 #[doc(hidden)]
 pub trait OfExactSum<I: Copy + 'static>: Op<I> {
     /// The result of `count` items.
-    fn of_sum(sum: impl Exact, count: u64) -> Self::Output;
+    fn of_sum(&self, sum: impl Exact, count: u64) -> Self::Output;
+
+    /// Stores the result of `count` items, made by every lane of a warp.
+    ///
+    /// # Safety
+    ///
+    /// The whole of one warp is here. `place` is valid for a result, and nothing else accesses it.
+    #[inline(always)]
+    unsafe fn store_sum(&self, sum: impl Exact, count: u64, place: *mut Self::Output) {
+        let result = self.of_sum(sum, count);
+        if warp::lane_id() == 0 {
+            // SAFETY: as the caller vouches.
+            unsafe { slot::store(place, result) };
+        }
+    }
 
     /// As [`Agent::by_index`](crate::agent::Agent::by_index).
     #[cfg(not(target_arch = "nvptx64"))]

@@ -1,3 +1,8 @@
+use crate::input::Input;
+use crate::op::shared::{Member, Shared};
+use crate::op::{ExactSum, ExactSumTwofold};
+use crate::reduce::Arguments;
+
 exact_operator! {
     /// The mean, rounded once: the number nearest to the exact mean.
     ///
@@ -7,4 +12,38 @@ exact_operator! {
     ExactMean "exact_mean" over T, T: ExactElement, Sums;
     T::Real, |sum, count| T::mean(sum, count),
     tally counts true, |sum, low, count| T::mean_from(sum, low, count)
+}
+
+serves! {
+    ExactMean, ExactElement: |_op| ExactSum = ExactSum, ExactSumTwofold = ExactSumTwofold;
+
+    #[inline(always)]
+    unsafe fn reduce_on_gpu<P: Input<Item = T>, const BLOCK: u32, const WIDTH: usize>(
+        arguments: Arguments<P, Shared<Self>, T::Real>,
+        is_row: bool,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { T::Sums::reduce_on_gpu::<Shared<Self>, P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+}
+
+impl<T: ExactElement> OfExactSum<T> for Shared<ExactMean> {
+    #[inline(always)]
+    fn of_sum(&self, sum: impl Exact, count: u64) -> T::Real {
+        OfExactSum::<T>::of_sum(&self.op, sum, count)
+    }
+
+    #[inline(always)]
+    unsafe fn store_sum(&self, sum: impl Exact, count: u64, place: *mut T::Real) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match self.member {
+                ExactSum::MEMBER => OfExactSum::<T>::store_sum(&ExactSum, sum, count, place.cast()),
+                ExactSumTwofold::MEMBER => {
+                    OfExactSum::<T>::store_sum(&ExactSumTwofold, sum, count, place.cast())
+                }
+                _ => OfExactSum::<T>::store_sum(&self.op, sum, count, place),
+            }
+        }
+    }
 }

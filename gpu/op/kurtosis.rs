@@ -15,7 +15,7 @@ use bytemuck::{Pod, Zeroable};
 #[repr(C)]
 pub struct Kurtosis {
     /// The first element.
-    origin: f64,
+    pub(in crate::op) origin: f64,
 }
 
 by_name! { Kurtosis { origin: 0.0 } }

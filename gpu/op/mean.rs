@@ -1,6 +1,7 @@
-use crate::op::exact::Exact;
+use crate::op::exact::{Exact, ExactElement, Summing};
 use crate::op::prelude::*;
 use crate::op::tally::{OfTally, Tallied};
+use crate::op::{ExactMean, ExactSum, ExactSumTwofold, NormL1};
 
 /// The arithmetic mean.
 ///
@@ -52,4 +53,13 @@ impl<T: Element> OfTally<T> for Mean {
         }
         T::real(T::Wide::mean_of(sum, low, count))
     }
+}
+
+// Of integers, whose sums are exact: the norm of those without a sign.
+serves! {
+    Mean, ExactElement<Sums: Summing<T, State = <T as Element>::Total>>: |_op|
+        ExactSum = ExactSum,
+        ExactSumTwofold = ExactSumTwofold,
+        ExactMean = ExactMean,
+        NormL1 = NormL1
 }

@@ -1,4 +1,4 @@
-use crate::op::Moments;
+use crate::op::{Kurtosis, Moments};
 use crate::op::powers::Standardized;
 use bytemuck::{Pod, Zeroable};
 
@@ -23,4 +23,10 @@ forward! {
     Skewness, "skewness": |op| Standardized<3> = Standardized::<3>(Moments { origin: op.origin }),
     begin |first| Self { origin: first.as_f64() },
     agent crate::agent::chunks::ChunksBy(|op: &Self| Moments { origin: op.origin })
+}
+
+serves! {
+    Skewness: |op|
+        Kurtosis = Kurtosis { origin: op.origin },
+        Moments = Moments { origin: op.origin }
 }

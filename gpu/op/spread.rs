@@ -1,14 +1,14 @@
 //! Variance and standard deviation.
 
-use crate::element::{Dtype, Element, Summand};
+use crate::element::{Dtype, Element, Summand, Wide};
 use crate::op::{Op, sqrt};
 use bytemuck::{Pod, Zeroable};
 use core::marker::PhantomData;
 
 /// The struct of an operator by the generic operator [`Variance`].
 macro_rules! spread {
-    ($(#[$doc:meta])* $op:ident $name:literal: $spread:ident, root $root:literal, agent $agent:expr) => {
-        use crate::op::spread::{Variance, $spread};
+    ($(#[$doc:meta])* $op:ident $name:literal: $spread:ty, root $root:literal, agent $agent:expr) => {
+        use crate::op::spread::Variance;
         use bytemuck::{Pod, Zeroable};
 
         $(#[$doc])*
@@ -155,11 +155,14 @@ fn variance(sum: f64, squares: f64, count: u64, ddof: u64, finite: bool) -> f64 
     }
 }
 
+/// The distances of the items that are not NaN: of all items, if they are integers.
+pub type NanSpread<T> = <<T as Element>::Wide as Wide>::NanSpread;
+
 /// The items that are not NaN, by their distances from one of them, because the first of all items may be a
 /// NaN.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct NanSpread {
+pub struct SpreadOfNumbers {
     /// The number of items.
     count: u64,
     /// One of the items; NaN if any is infinite.
@@ -170,7 +173,7 @@ pub struct NanSpread {
     squares: f64,
 }
 
-impl Summand for NanSpread {
+impl Summand for SpreadOfNumbers {
     const NOTHING: Self = Self { count: 0, origin: 0.0, sum: -0.0, squares: -0.0 };
 
     /// Adds around the origin of the first operand that has items.
@@ -194,7 +197,7 @@ impl Summand for NanSpread {
     }
 }
 
-impl Distances for NanSpread {
+impl Distances for SpreadOfNumbers {
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "0, or NaN if the value is infinite")]
     fn of<T: Element>(item: T, _: f64) -> Self {

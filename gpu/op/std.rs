@@ -1,3 +1,5 @@
+use crate::op::spread::Spread;
+
 spread! {
     /// The standard deviation: the square root of the variance.
     Std "std": Spread, root true, agent crate::agent::spread::Spreads

@@ -342,7 +342,11 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         let len = columns.reduced;
         let all = if len == 0 { all } else { op.end(all, len) };
         // SAFETY: there is an element for each column's result.
-        unsafe { slot::store(results.add(column as usize), op.finish(all, len).unwrap_or(default)) };
+        unsafe {
+            if !O::agent().store(&op, (all, len), results, column as usize) {
+                slot::store(results.add(column as usize), default);
+            }
+        }
     }
 }
 

@@ -400,14 +400,10 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         let all = if len == 0 { all } else { op.end(all, len) };
         // SAFETY: there is an element for each result.
         unsafe {
-            let result = results.add(segment as usize);
-            match op.finish(all, len) {
-                Some(output) => slot::store(result, output),
-                None => {
-                    slot::store(result, default);
-                    if len == 0 && cut.has_default == 0 {
-                        self.is_wrong(Cut::NO_VALUE | segment);
-                    }
+            if !O::agent().store(op, (all, len), results, segment as usize) {
+                slot::store(results.add(segment as usize), default);
+                if len == 0 && cut.has_default == 0 {
+                    self.is_wrong(Cut::NO_VALUE | segment);
                 }
             }
         }

@@ -18,9 +18,8 @@ use crate::Op;
 use crate::agent::Agent;
 use crate::exchange::{partials, slot};
 use crate::input::Input;
-use crate::kernels::{self, Named, Parameters};
+use crate::kernels::{self, Named, Operator, Parameters};
 use crate::plan::GROUP;
-use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::marker::PhantomData;
 use core::ptr::with_exposed_provenance_mut;
@@ -98,13 +97,13 @@ impl<V> Target<V> {
     }
 }
 
-impl<P: Input, O: Copy, V: Copy> kernels::Arguments for Arguments<P, O, V> {
+impl<P: Input, O: Op<P::Item>, V: Copy> kernels::Arguments for Arguments<P, O, V> {
     fn parameters(&self, parameters: &mut Parameters) {
         let Self { input, chunk, before, len, slots, result, first, op } = self;
         input.parameters(parameters);
         let mut of_first = Parameters::NONE;
         first.parameters(&mut of_first);
-        push_rest(parameters, (chunk, before, len, slots), result, &of_first, (&raw const *op).cast());
+        push_rest(parameters, (chunk, before, len, slots), result, &of_first, Operator::of(op));
     }
 }
 
@@ -115,7 +114,7 @@ pub fn push_rest<V: Copy>(
     (chunk, before, len, slots): (&u32, &u32, &u64, &*mut u64),
     result: &Target<V>,
     first: &Parameters,
-    op: *const c_void,
+    op: Operator,
 ) {
     parameters.push(chunk);
     parameters.push(before);
@@ -123,7 +122,7 @@ pub fn push_rest<V: Copy>(
     parameters.push(slots);
     parameters.push(result);
     first.as_slice().iter().for_each(|&pointer| parameters.push_address(pointer));
-    parameters.push_address(op);
+    parameters.push_operator(op);
 }
 
 /// The kernel as a type.
@@ -342,10 +341,11 @@ unsafe fn deliver<O: Op<I>, I: Copy + 'static>(
     // SAFETY: as the caller promises.
     unsafe {
         match (result.place(), slot) {
-            (Ok(address), _) => match op.finish(all, len) {
-                Some(output) => slot::store(address, output),
-                None => address.write_bytes(0, 1),
-            },
+            (Ok(address), _) => {
+                if !O::agent().store(op, (all, len), address, 0) {
+                    address.write_bytes(0, 1);
+                }
+            }
             (Err(_), Some(slot)) if result.is_none() => partials::put(slot, 0, partial),
             (Err(slot), _) => {
                 for index in 0..slot::words::<O::Accumulator>() {

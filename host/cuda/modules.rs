@@ -274,6 +274,25 @@ pub mod tests {
     }
 
     #[test]
+    fn operators_that_differ_in_the_last_step_have_one_kernel() {
+        use gpu_reduce_kernels::{
+            ExactMean, ExactSum, ExactSumTwofold, Kurtosis, Moments, NanStd, NanVar, Skewness, Std, Var,
+        };
+        let names = |kernels: Kernels| kernels.names().collect::<Vec<_>>();
+        let of_var = names(kernels::<Var, f32>());
+        let of_nanvar = names(kernels::<NanVar, f32>());
+        let of_mean = names(kernels::<ExactMean, f32>());
+        assert_eq!(names(kernels::<Std, f32>()), of_var);
+        assert_eq!(names(kernels::<NanStd, f32>()), of_nanvar);
+        assert_eq!(names(kernels::<Kurtosis, f32>()), names(kernels::<Skewness, f32>()));
+        assert_eq!(names(kernels::<Moments, f32>()), names(kernels::<Skewness, f32>()));
+        assert_eq!(names(kernels::<ExactSum, f32>()), of_mean);
+        assert_eq!(names(kernels::<ExactSumTwofold, f32>()), of_mean);
+        assert!(of_nanvar.contains(&"nanvar_f64_rows") && of_nanvar.contains(&"var_i32_rows"));
+        assert!(of_mean.contains(&"exact_mean_f64_rows") && of_mean.contains(&"mean_i32_rows"));
+    }
+
+    #[test]
     fn all_that_is_embedded_needs_the_same() {
         for ptx in all() {
             let first = all().next().unwrap();

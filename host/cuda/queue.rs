@@ -240,7 +240,7 @@ impl Queue {
             let mut parameters = *input;
             // No device has memory for chunks of 2^32 items.
             let part = (&(chunk as u32), &before, &len, &slots);
-            reduce::push_rest(&mut parameters, part, &result, input, by.op);
+            reduce::push_rest(&mut parameters, part, &result, input, types.operator(by.op));
             // SAFETY: as the caller vouches; the parameters are those of the kernel.
             unsafe { gpu.launch_if_compiled(kernel, types.own, stream, grid, &parameters) }
         };
@@ -317,7 +317,7 @@ impl Queue {
         let bounds = if number.is_null() { *segments } else { segments.with_number(number) };
         let parameters = |cut: &Cut| {
             let mut parameters = request.input;
-            push_rest(&mut parameters, (&bounds, cut, &results), by.default, by.op);
+            push_rest(&mut parameters, (&bounds, cut, &results), by.default, types.operator(by.op));
             parameters
         };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these segments.
@@ -361,7 +361,7 @@ impl Queue {
             cut.counts = partials.counts.as_device_ptr().as_mut_ptr();
         }
         let mut parameters = request.input;
-        push_rest(&mut parameters, (columns, &cut, &results), by.default, by.op);
+        push_rest(&mut parameters, (columns, &cut, &results), by.default, types.operator(by.op));
         let grid = Grid { blocks: cut.blocks(), block: columns::THREADS, resident: columns::RESIDENT };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these columns.
         unsafe { self.launch(gpu, types, (types.columns_kernel, by.block), grid, &parameters) }

@@ -240,7 +240,13 @@ impl Queue {
             None if has_groups => (plan.len, 0, plan.chunks, plan.groups()),
             None => (plan.len, 0, plan.chunks, MERGING_BLOCKS),
         };
-        reduce::push_rest(&mut parameters, (&chunk, &before, &len, &slots), &result, &of_first, op);
+        reduce::push_rest(
+            &mut parameters,
+            (&chunk, &before, &len, &slots),
+            &result,
+            &of_first,
+            of.operator(op),
+        );
         let folds_groups = has_groups && assigned.is_none();
         let (kernel, threads) = if folds_groups { (of.groups_kernel, GROUP) } else { (of.kernel, block) };
         let grid = Grid { blocks, block: threads, resident: threads };

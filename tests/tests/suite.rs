@@ -46,6 +46,7 @@ mod properties;
 mod scratch;
 mod segments;
 mod shapes;
+mod shared;
 mod special;
 mod speed_cli;
 mod streams;

@@ -1,0 +1,66 @@
+//! How kernels fold that several operators share: as the operator that owns them, up to the result.
+
+use super::{Agent, Room, folds_by_loads, room};
+use crate::input::Input;
+use crate::op::shared::{Serves, Shared};
+use crate::reduce::Arguments;
+
+/// Folds as the kernel's owner; stores the result of the operator that was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct ByOwner;
+
+impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
+    const ROOM: Room = room::<O, I>();
+    const FOLDS_BY_LOADS: bool = folds_by_loads::<O, I>();
+
+    #[inline(always)]
+    fn fold_item(self, shared: &Shared<O>, all: &mut O::Accumulator, item: I, index: u64) {
+        O::agent().fold_item(&shared.op, all, item, index);
+    }
+
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(
+        self,
+        shared: &Shared<O>,
+        all: &mut [O::Accumulator; WIDTH],
+        items: [I; WIDTH],
+        index: u64,
+    ) {
+        O::agent().fold_load(&shared.op, all, items, index);
+    }
+
+    #[inline(always)]
+    unsafe fn fold_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        self,
+        shared: &Shared<O>,
+        chunk: P,
+        len: u32,
+        start: u64,
+    ) -> O::Accumulator {
+        // SAFETY: as the caller vouches.
+        unsafe { O::agent().fold_on_gpu::<P, BLOCK, WIDTH>(&shared.op, chunk, len, start) }
+    }
+
+    #[inline(always)]
+    unsafe fn reduce_on_gpu<P: Input<Item = I>, const BLOCK: u32, const WIDTH: usize>(
+        self,
+        arguments: Arguments<P, Shared<O>, O::Output>,
+        is_row: bool,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(
+        self,
+        shared: &Shared<O>,
+        (all, count): (O::Accumulator, u64),
+        results: *mut O::Output,
+        index: usize,
+    ) -> bool {
+        // SAFETY: as the caller vouches.
+        unsafe { shared.op.store(shared.member, all, count, results, index) };
+        true
+    }
+}
