@@ -19,14 +19,14 @@
 //!   leaves from the threads that loaded them.
 //!
 //! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
-//! [`THREADS`].
+//! [`Cut::block`] threads.
 
 use super::{self as shape, Shape};
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::{self, GROUP, PARTIALS};
-use crate::tree::{LEVELS, Pairwise, fold_panel, fold_thread, most_at_once};
+use crate::tree::{LEVELS, Pairwise, fold_thread};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
@@ -35,7 +35,7 @@ use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::{intrinsics, shared_array, thread};
 
-/// Threads in a block.
+/// The most threads of a block.
 pub const THREADS: u32 = 256;
 
 /// Threads that a multiprocessor should have registers for, 64 each. With 40 registers, and so half as many
@@ -68,9 +68,9 @@ pub struct Cut {
     chunks: u32,
     /// Parts of a chunk, each for a block, as a logarithm.
     parts: u32,
-    /// Columns in a panel, as a logarithm.
+    /// Columns in a panel.
     panel: u32,
-    /// Threads for each column, as a logarithm.
+    /// Threads for all leaves of a row, of each column, as a logarithm. Blocks do not have those without leaves.
     threads: u32,
     /// Leaves of a thread, as a logarithm.
     leaves: u32,
@@ -105,13 +105,15 @@ impl Cut {
         let log = |value: u64| value.next_power_of_two().trailing_zeros();
         let mut leaves = log(reduced.clamp(1, plan.row));
         let most = most_at_once(4 * words).ilog2();
-        let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(most);
-        while panel < most && leaves + panel < LEAVES.ilog2() + most && count >> panel > BLOCKS {
-            panel += 1;
+        let mut widest = log((LINE / bytes.max(1)).max(32) as u64).min(most);
+        while widest < most && leaves + widest < LEAVES.ilog2() + most && count >> widest > BLOCKS {
+            widest += 1;
         }
-        let threads = (most - panel).min(leaves);
+        // Panels of any number of columns: of powers of two, the last would have few columns, or the only one would.
+        let panels = count.div_ceil(1 << widest);
+        let panel = count.div_ceil(panels) as u32;
+        let threads = ((1 << most) / panel).ilog2().min(leaves);
         leaves -= threads;
-        let panels = count.div_ceil(1 << panel);
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
         let mut parts = 0;
         // The threads of few columns load side by side if each has leaves for half of its loads. It has no more than these
@@ -121,7 +123,7 @@ impl Cut {
             5..=8 => 2,
             _ => 1,
         };
-        let is_very_few = panel <= 2 && rows >= 16;
+        let is_very_few = panel <= 4 && rows >= 16;
         let least = if threads <= half { 0 } else { half + u32::from(!is_very_few) };
         while parts < PARTIALS.ilog2()
             && leaves > least
@@ -151,6 +153,17 @@ impl Cut {
         u32::try_from((u64::from(self.panels) * u64::from(self.chunks)) << self.parts).unwrap_or(u32::MAX)
     }
 
+    /// Returns the threads of a block. A row of fewer leaves than its plan's has threads for these only.
+    pub fn block(&self, columns: &Columns) -> u32 {
+        let threads = 1 << self.threads;
+        self.panel
+            * if self.has_partials() {
+                threads
+            } else {
+                columns.reduced.div_ceil(1 << self.leaves).clamp(1, threads.into()) as u32
+            }
+    }
+
     /// Returns whether several blocks share a column.
     pub fn has_partials(&self) -> bool {
         self.chunks << self.parts > 1
@@ -158,7 +171,7 @@ impl Cut {
 
     /// Returns the words of all slots, each of `words` words.
     pub fn words(&self, words: usize) -> usize {
-        (self.panels as usize * self.chunks as usize * words) << (self.parts + self.panel)
+        (self.panels as usize * self.chunks as usize * self.panel as usize * words) << self.parts
     }
 
     /// Returns the number of counters.
@@ -210,7 +223,7 @@ pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
 ///
 /// # Safety
 ///
-/// The launch has [`Cut::blocks`] blocks of [`THREADS`]. The pointers are valid as [`Arguments`] says, and
+/// The launch has [`Cut::blocks`] blocks of [`Cut::block`] threads. The pointers are valid as [`Arguments`] says, and
 /// nothing else accesses what they point to meanwhile.
 #[inline(always)]
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
@@ -225,9 +238,11 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         (panel, unit) = (block % cut.panels, block / cut.panels);
     }
     let (chunk, part) = (unit >> cut.parts, unit & ((1 << cut.parts) - 1));
-    let (in_panel, number) = (thread & ((1 << cut.panel) - 1), thread >> cut.panel);
-    let column = (u64::from(panel) << cut.panel) + u64::from(in_panel);
-    let is_there = column < columns.count && number >> cut.threads == 0;
+    // SAFETY: a panel has columns.
+    unsafe { assert_unchecked(cut.panel > 0) };
+    let (in_panel, number) = (thread % cut.panel, thread / cut.panel);
+    let column = u64::from(panel) * u64::from(cut.panel) + u64::from(in_panel);
+    let is_there = column < columns.count;
     let [outer, inner] = divide(column, columns.inner, cut.inverse);
     let at = input.offset((outer * columns.reduced * columns.inner + inner) as usize);
     let start = u64::from(chunk) * cut.chunk;
@@ -248,6 +263,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         count: 1 << cut.leaves,
         number: [number, 1 << cut.threads],
         column: in_panel,
+        panel: cut.panel,
     };
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
     let mut tree = Pairwise::new(&op, &mut waiting);
@@ -255,7 +271,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     unsafe { chunk_of_column.fold::<O, LOADS>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
-    let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
+    let slots = u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64 * u64::from(cut.panel);
     let slots = cut.partials.wrapping_add(slots as usize + in_panel as usize);
     let is_last = shared_array![u32; 1];
     // A chunk's parts come first, if it has several; then a group's chunks; then the column's chunks or groups.
@@ -291,7 +307,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         };
         let slot = |index: u32, word: usize| {
             let slot = first as usize + ((index as usize) << pitch);
-            let word = (slot * words + word) << cut.panel;
+            let word = (slot * words + word) * cut.panel as usize;
             // SAFETY: there is a slot for each column and partial result.
             unsafe { AtomicU64::from_ptr(slots.add(word)) }
         };
@@ -377,6 +393,8 @@ struct Chunk<P> {
     number: [u32; 2],
     /// The number of the column in its panel.
     column: u32,
+    /// Columns in the panel.
+    panel: u32,
 }
 
 impl<P: Input> Chunk<P> {
@@ -395,7 +413,8 @@ impl<P: Input> Chunk<P> {
         unsafe {
             if is_side_by_side::<O, P::Item>() {
                 // All threads of the block take the same branch.
-                if self.number[1] >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
+                let has_all_threads = thread::block_dim_x() == self.number[1] * self.panel;
+                if has_all_threads && self.number[1] >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
                     self.fold_together::<O, LOADS>(op, tree);
                 } else {
                     self.fold_side_by_side::<O, LOADS>(op, tree);
@@ -605,6 +624,54 @@ impl<P: Input> Chunk<P> {
             }
         }
     }
+}
+
+/// Returns how many accumulators of `bytes` bytes each a block exchanges at once, at most: a power of two.
+const fn most_at_once(bytes: usize) -> usize {
+    match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
+        0 => 1,
+        count if count >= THREADS as usize => THREADS as usize,
+        count => 1 << count.ilog2(),
+    }
+}
+
+/// Folds the values of each column's threads, at most 2^`threads`, pairwise, neighbours first. A column's first
+/// thread gets the result. Thread t has column t modulo `panel`.
+///
+/// # Safety
+///
+/// Every thread of the block calls it, and `panel` is not 0.
+#[inline(always)]
+unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    mut value: O::Accumulator,
+    panel: u32,
+    threads: u32,
+) -> O::Accumulator {
+    let shared = shared_array![O::Accumulator; most_at_once(size_of::<O::Accumulator>())];
+    let thread = thread::thread_idx_x();
+    // SAFETY: as the caller vouches.
+    unsafe { assert_unchecked(panel > 0) };
+    let number = thread / panel;
+    if threads > 0 {
+        // SAFETY: each thread writes an element of its own.
+        unsafe { shared.write(thread, value) };
+    }
+    for level in 0..threads {
+        intrinsics::no_unroll();
+        thread::sync_threads();
+        let neighbour = thread + (panel << level);
+        // The identity stands for threads that the block does not have.
+        if number & ((2 << level) - 1) == 0 && neighbour < thread::block_dim_x() {
+            // SAFETY: the neighbour wrote its element before the barrier, and nobody has since. The thread's
+            // own element is read after the next barrier.
+            unsafe {
+                value = op.combine(value, shared.read(neighbour));
+                shared.write(thread, value);
+            }
+        }
+    }
+    value
 }
 
 /// Folds the `count` partial results of a column: partial i goes to accumulator i modulo [`PARTIALS`]. The

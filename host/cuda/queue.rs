@@ -362,7 +362,7 @@ impl Queue {
         }
         let mut parameters = request.input;
         push_rest(&mut parameters, (columns, &cut, &results), by.default, types.operator(by.op));
-        let grid = Grid { blocks: cut.blocks(), block: columns::THREADS, resident: columns::RESIDENT };
+        let grid = Grid { blocks: cut.blocks(), block: cut.block(columns), resident: columns::RESIDENT };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these columns.
         unsafe { self.launch(gpu, types, (types.columns_kernel, by.block), grid, &parameters) }
     }
