@@ -12,6 +12,8 @@
 //! ```
 //!
 //! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
+//! - Items of less than 4 bytes that lie at multiples of 4 are loaded as words: a thread has two or four columns
+//!   ([`beside`]). "A column" below is one of these, then.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
 //! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Then
@@ -21,6 +23,7 @@
 //! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
 //! [`Cut::block`] threads.
 
+use super::beside::{self, Each, Words};
 use super::{self as shape, Shape};
 use crate::agent::Agent;
 use crate::exchange::slot;
@@ -68,6 +71,8 @@ pub struct Cut {
     chunks: u32,
     /// Parts of a chunk, each for a block, as a logarithm.
     parts: u32,
+    /// Neighbouring columns that a thread folds as one.
+    beside: u32,
     /// Columns in a panel.
     panel: u32,
     /// Threads for all leaves of a row, of each column, as a logarithm. Blocks do not have those without leaves.
@@ -88,18 +93,33 @@ const BLOCKS: u64 = 1024;
 const LINE: usize = 128;
 
 /// Leaves of a thread if there are enough columns for all threads.
-const LEAVES: u32 = 32;
+const LEAVES: u32 = 64;
+
+/// Columns that are few: a block has 16 threads for each, or more.
+const FEW: u32 = 16;
 
 /// Items of a thread that take no longer than the exchange between blocks.
 const ITEMS: u64 = 32;
 
+impl Columns {
+    /// The columns as threads see them that fold `beside` neighbours as one.
+    #[inline(always)]
+    fn of_threads(&self, beside: u64) -> Self {
+        Self { count: self.count / beside, reduced: self.reduced, inner: self.inner / beside }
+    }
+}
+
 impl Cut {
-    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. Items have
-    /// `bytes` bytes, accumulators `words` words of 4 bytes.
-    ///
+    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. A thread folds
+    /// `beside` columns, whose items have `bytes` bytes together, and their accumulators `words` words of 4 bytes.
     /// `is_exact` says whether the operator is [`EXACT`](Op::EXACT).
-    pub fn new(columns: &Columns, [width, bytes, words]: [usize; 3], block: u32, is_exact: bool) -> Self {
-        let &Columns { count, reduced, inner } = columns;
+    pub fn new(
+        columns: &Columns,
+        [width, beside, bytes, words]: [usize; 4],
+        block: u32,
+        is_exact: bool,
+    ) -> Self {
+        let Columns { count, reduced, inner } = columns.of_threads(beside as u64);
         let plan = Plan::on_a_device(reduced, width, block, is_exact);
         // `leaves` first counts the leaves of a chunk, as a logarithm.
         let log = |value: u64| value.next_power_of_two().trailing_zeros();
@@ -109,25 +129,26 @@ impl Cut {
         while widest < most && leaves + widest < LEAVES.ilog2() + most && count >> widest > BLOCKS {
             widest += 1;
         }
-        // Panels of any number of columns: of powers of two, the last would have few columns, or the only one would.
         let panels = count.div_ceil(1 << widest);
-        let panel = count.div_ceil(panels) as u32;
+        // Panels of a power of two begin at boundaries of memory. Others leave no lanes idle.
+        let is_mostly_full = 7 * u128::from(count) > 6 * (u128::from(panels) << widest);
+        let panel = if is_mostly_full { 1 << widest } else { count.div_ceil(panels) as u32 };
         let threads = ((1 << most) / panel).ilog2().min(leaves);
         leaves -= threads;
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
         let mut parts = 0;
         // The threads of few columns load side by side if each has leaves for half of its loads. It has no more than these
-        // if there are up to four columns of many rows: then a block reads whole cache lines.
+        // if the columns have many rows: then a block reads whole cache lines.
         let half = match bytes {
             0..=4 => 3,
             5..=8 => 2,
             _ => 1,
         };
-        let is_very_few = panel <= 4 && rows >= 16;
-        let least = if threads <= half { 0 } else { half + u32::from(!is_very_few) };
+        let is_few = panel <= FEW && rows >= 16;
+        let least = if threads <= half { 0 } else { half + u32::from(!is_few) };
         while parts < PARTIALS.ilog2()
             && leaves > least
-            && ((panels * u64::from(plan.chunks)) << parts < BLOCKS || is_very_few)
+            && ((panels * u64::from(plan.chunks)) << parts < BLOCKS || is_few)
             && rows << leaves > ITEMS
         {
             (parts, leaves) = (parts + 1, leaves - 1);
@@ -137,6 +158,7 @@ impl Cut {
             chunk: plan.chunk,
             row: plan.row as u32,
             chunks: plan.chunks,
+            beside: beside as u32,
             parts,
             panel,
             threads,
@@ -169,8 +191,9 @@ impl Cut {
         self.chunks << self.parts > 1
     }
 
-    /// Returns the words of all slots, each of `words` words.
+    /// Returns the words of all slots. A column's accumulator has `words` words of 4 bytes.
     pub fn words(&self, words: usize) -> usize {
+        let words = self.beside as usize * words;
         (self.panels as usize * self.chunks as usize * self.panel as usize * words) << self.parts
     }
 
@@ -219,16 +242,62 @@ pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
     if is_side_by_side::<O, I>() { 2 * least } else { least }
 }
 
+/// Returns how many neighbouring columns a thread folds as one, if all arrays and columns allow it.
+pub const fn beside<O: Op<P::Item>, P: Input>() -> usize {
+    beside::columns::<O, P>()
+}
+
 /// Reduces each column of `arguments.input`.
 ///
 /// # Safety
 ///
 /// The launch has [`Cut::blocks`] blocks of [`Cut::block`] threads. The pointers are valid as [`Arguments`] says, and
-/// nothing else accesses what they point to meanwhile.
+/// nothing else accesses what they point to meanwhile. If `cut.beside` is not 1, it is [`beside`], which divides
+/// `columns.inner`, and all arrays lie at multiples of 4 bytes.
 #[inline(always)]
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if const { beside::<O, P>() == 2 } && arguments.cut.beside == 2 {
+            reduce_beside::<O, P, LOADS, 2>(arguments);
+        } else if const { beside::<O, P>() == 4 } && arguments.cut.beside == 4 {
+            reduce_beside::<O, P, LOADS, 4>(arguments);
+        } else {
+            reduce_each::<O, P, LOADS>(arguments);
+        }
+    }
+}
+
+/// Reduces V neighbouring columns as one.
+///
+/// # Safety
+///
+/// As for [`reduce_columns`]; V is `cut.beside`.
+#[inline(always)]
+unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const V: usize>(
+    Arguments { input, shape, cut, results, default, op }: Arguments<P, O, O::Output>,
+) {
+    let arguments = Arguments {
+        input: Words::<P, V>(input),
+        shape: shape.of_threads(V as u64),
+        cut,
+        results: results.cast(),
+        default: [default; V],
+        op: Each::new(op, default),
+    };
+    // SAFETY: as the caller vouches.
+    unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS>(arguments) }
+}
+
+/// Reduces each column.
+///
+/// # Safety
+///
+/// As for [`reduce_columns`]; a thread has one column.
+#[inline(always)]
+unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize>(arguments: Arguments<P, O, O::Output>) {
     let Arguments { input, shape: columns, cut, results, default, op } = arguments;
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
     let (mut panel, mut unit) = (block, 0);
