@@ -8,6 +8,7 @@ use crate::exchange::slot;
 use crate::input::Input;
 use crate::kernels::Parameters;
 use crate::op::Op;
+use crate::tree::unrolled;
 use core::array::from_fn;
 
 /// Returns how many neighbouring columns a thread folds if items lie at multiples of 4 bytes; 1 if items have 4 bytes
@@ -141,9 +142,9 @@ impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [
         items: [I; V],
         index: u64,
     ) {
-        for (column, all) in all.iter_mut().enumerate() {
-            O::agent().fold_item(&each.ops[column], all, items[column], index);
-        }
+        unrolled::<V>(|column| {
+            O::agent().fold_item(&each.ops[column], &mut all[column], items[column], index);
+        });
     }
 
     #[inline(always)]
@@ -154,13 +155,14 @@ impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [
         items: [[I; V]; WIDTH],
         index: u64,
     ) {
-        for (column, op) in each.ops.iter().enumerate() {
+        unrolled::<V>(|column| {
             let mut of_column = from_fn(|load| all[load][column]);
-            O::agent().fold_load::<WIDTH>(op, &mut of_column, from_fn(|load| items[load][column]), index);
+            let items = from_fn(|load| items[load][column]);
+            O::agent().fold_load::<WIDTH>(&each.ops[column], &mut of_column, items, index);
             for (all, of_column) in all.iter_mut().zip(of_column) {
                 all[column] = of_column;
             }
-        }
+        });
     }
 
     #[inline(always)]
@@ -172,15 +174,15 @@ impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [
         index: usize,
     ) -> bool {
         let results = results.cast::<O::Output>();
-        for (column, op) in each.ops.iter().enumerate() {
+        unrolled::<V>(|column| {
             let index = V * index + column;
             // SAFETY: as the caller vouches; there are V results for each index.
             unsafe {
-                if !O::agent().store(op, (all[column], count), results, index) {
+                if !O::agent().store(&each.ops[column], (all[column], count), results, index) {
                     slot::store(results.add(index), each.default);
                 }
             }
-        }
+        });
         true
     }
 }
