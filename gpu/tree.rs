@@ -291,11 +291,21 @@ pub(crate) fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
     if COUNT > 3 {
         each(3);
     }
-    const { assert!(COUNT <= 4 || COUNT == 8) };
+    const { assert!(COUNT <= 4 || COUNT == 8 || COUNT == 16) };
     if COUNT > 4 {
         each(4);
         each(5);
         each(6);
         each(7);
+    }
+    if COUNT > 8 {
+        each(8);
+        each(9);
+        each(10);
+        each(11);
+        each(12);
+        each(13);
+        each(14);
+        each(15);
     }
 }

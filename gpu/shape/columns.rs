@@ -29,7 +29,7 @@ use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::{self, GROUP, PARTIALS};
-use crate::tree::{LEVELS, Pairwise, fold_thread};
+use crate::tree::{LEVELS, Pairwise, fold_thread, unrolled};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
@@ -519,10 +519,10 @@ impl<P: Input> Chunk<P> {
                 unsafe {
                     let mut items = [P::zeroed(); LOADS];
                     if left >= LOADS as u32 {
-                        for item in &mut items {
-                            *item = at.read();
+                        unrolled::<LOADS>(|load| {
+                            items[load] = at.read();
                             at = at.offset(self.stride);
-                        }
+                        });
                         O::agent().fold_load(op, &mut all, items, index);
                     } else if O::EXACT {
                         for index in index..index + u64::from(left) {
@@ -533,15 +533,16 @@ impl<P: Input> Chunk<P> {
                     } else {
                         // Past the end, reads the last item again and does not use it: a branch for each load
                         // would delay the loads.
-                        for (load, item) in (1..).zip(&mut items) {
-                            *item = at.read();
-                            at = at.offset(if load < left { self.stride } else { 0 });
-                        }
-                        for (load, item) in items.into_iter().enumerate() {
+                        unrolled::<LOADS>(|load| {
+                            items[load] = at.read();
+                            at = at.offset(if load as u32 + 1 < left { self.stride } else { 0 });
+                        });
+                        unrolled::<LOADS>(|load| {
                             if (load as u32) < left {
-                                all[load] = op.combine(all[load], op.lift(item, index + load as u64));
+                                let item = op.lift(items[load], index + load as u64);
+                                all[load] = op.combine(all[load], item);
                             }
-                        }
+                        });
                     }
                 }
                 item += self.row;
@@ -592,24 +593,21 @@ impl<P: Input> Chunk<P> {
                 // SAFETY: `left` loads are left.
                 unsafe {
                     let mut items = [P::zeroed(); LOADS];
-                    for (load, item) in (1..).zip(&mut items) {
-                        *item = at.read();
+                    unrolled::<LOADS>(|load| {
+                        items[load] = at.read();
+                        let load = load as u32 + 1;
                         let next = if load == loads { to_next } else { stride };
                         at = at.offset(if load < left { next } else { 0 });
-                    }
+                    });
                     let index = self.index + u64::from(item);
-                    for (load, item) in items.into_iter().enumerate() {
+                    unrolled::<LOADS>(|load| {
                         let (row, place) = (load as u32 / loads, load as u32 % loads);
                         if (load as u32) < left {
                             let index = index + u64::from(place << shift) + u64::from(row * self.row);
-                            O::agent().fold_item(
-                                op,
-                                &mut all[if O::EXACT { 0 } else { place as usize }],
-                                item,
-                                index,
-                            );
+                            let all = &mut all[if O::EXACT { 0 } else { place as usize }];
+                            O::agent().fold_item(op, all, items[load], index);
                         }
-                    }
+                    });
                 }
                 item += 2 * self.row;
             }
