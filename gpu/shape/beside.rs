@@ -156,11 +156,17 @@ impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [
         index: u64,
     ) {
         unrolled::<V>(|column| {
-            let mut of_column = from_fn(|load| all[load][column]);
-            let items = from_fn(|load| items[load][column]);
-            O::agent().fold_load::<WIDTH>(&each.ops[column], &mut of_column, items, index);
-            for (all, of_column) in all.iter_mut().zip(of_column) {
-                all[column] = of_column;
+            let op = &each.ops[column];
+            if O::EXACT {
+                let mut of_column = [op.identity(); WIDTH];
+                of_column[0] = all[0][column];
+                O::agent().fold_load::<WIDTH>(op, &mut of_column, items.map(|items| items[column]), index);
+                all[0][column] = of_column[0];
+            } else {
+                unrolled::<WIDTH>(|load| {
+                    let index = index + load as u64;
+                    O::agent().fold_item(op, &mut all[load][column], items[load][column], index);
+                });
             }
         });
     }
