@@ -288,7 +288,14 @@ unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const V: u
         op: Each::new(op, default),
     };
     // SAFETY: as the caller vouches.
-    unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS>(arguments) }
+    unsafe {
+        if O::EXACT {
+            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS>(arguments);
+        } else {
+            // Each load has V accumulators in registers.
+            reduce_each::<Each<O, O::Output, V>, Words<P, V>, 8>(arguments);
+        }
+    }
 }
 
 /// Reduces each column.
@@ -482,8 +489,10 @@ impl<P: Input> Chunk<P> {
         unsafe {
             if is_side_by_side::<O, P::Item>() {
                 // All threads of the block take the same branch.
-                let has_all_threads = thread::block_dim_x() == self.number[1] * self.panel;
-                if has_all_threads && self.number[1] >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
+                let [_, threads] = self.number;
+                let has_all_threads = thread::block_dim_x() == threads * self.panel;
+                let is_narrow = self.panel as usize * P::BYTES < LINE;
+                if is_narrow && has_all_threads && threads >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
                     self.fold_together::<O, LOADS>(op, tree);
                 } else {
                     self.fold_side_by_side::<O, LOADS>(op, tree);
@@ -519,10 +528,10 @@ impl<P: Input> Chunk<P> {
                 unsafe {
                     let mut items = [P::zeroed(); LOADS];
                     if left >= LOADS as u32 {
-                        unrolled::<LOADS>(|load| {
-                            items[load] = at.read();
+                        for item in &mut items {
+                            *item = at.read();
                             at = at.offset(self.stride);
-                        });
+                        }
                         O::agent().fold_load(op, &mut all, items, index);
                     } else if O::EXACT {
                         for index in index..index + u64::from(left) {
@@ -533,10 +542,10 @@ impl<P: Input> Chunk<P> {
                     } else {
                         // Past the end, reads the last item again and does not use it: a branch for each load
                         // would delay the loads.
-                        unrolled::<LOADS>(|load| {
-                            items[load] = at.read();
-                            at = at.offset(if load as u32 + 1 < left { self.stride } else { 0 });
-                        });
+                        for (load, item) in (1..).zip(&mut items) {
+                            *item = at.read();
+                            at = at.offset(if load < left { self.stride } else { 0 });
+                        }
                         unrolled::<LOADS>(|load| {
                             if (load as u32) < left {
                                 let item = op.lift(items[load], index + load as u64);
@@ -593,12 +602,11 @@ impl<P: Input> Chunk<P> {
                 // SAFETY: `left` loads are left.
                 unsafe {
                     let mut items = [P::zeroed(); LOADS];
-                    unrolled::<LOADS>(|load| {
-                        items[load] = at.read();
-                        let load = load as u32 + 1;
+                    for (load, item) in (1..).zip(&mut items) {
+                        *item = at.read();
                         let next = if load == loads { to_next } else { stride };
                         at = at.offset(if load < left { next } else { 0 });
-                    });
+                    }
                     let index = self.index + u64::from(item);
                     unrolled::<LOADS>(|load| {
                         let (row, place) = (load as u32 / loads, load as u32 % loads);
