@@ -265,7 +265,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         } else if const { beside::<O, P>() == 4 } && arguments.cut.beside == 4 {
             reduce_beside::<O, P, LOADS, 4>(arguments);
         } else {
-            reduce_each::<O, P, LOADS>(arguments);
+            reduce_each::<O, P, LOADS, LOADS>(arguments);
         }
     }
 }
@@ -290,21 +290,23 @@ unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const V: u
     // SAFETY: as the caller vouches.
     unsafe {
         if O::EXACT {
-            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS>(arguments);
+            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, LOADS>(arguments);
         } else {
-            // Each load has V accumulators in registers.
-            reduce_each::<Each<O, O::Output, V>, Words<P, V>, 8>(arguments);
+            // With 16 loads, V accumulators for each do not stay in registers.
+            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, 8>(arguments);
         }
     }
 }
 
-/// Reduces each column.
+/// Reduces each column. A thread has LOADS items in flight, or MANY if there are many columns.
 ///
 /// # Safety
 ///
 /// As for [`reduce_columns`]; a thread has one column.
 #[inline(always)]
-unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize>(arguments: Arguments<P, O, O::Output>) {
+unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
     let Arguments { input, shape: columns, cut, results, default, op } = arguments;
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
     let (mut panel, mut unit) = (block, 0);
@@ -344,7 +346,7 @@ unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize>(arguments: A
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
     let mut tree = Pairwise::new(&op, &mut waiting);
     // SAFETY: the thread's leaves lie in the column.
-    unsafe { chunk_of_column.fold::<O, LOADS>(&op, &mut tree) };
+    unsafe { chunk_of_column.fold::<O, LOADS, MANY>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
     let slots = u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64 * u64::from(cut.panel);
@@ -474,13 +476,13 @@ struct Chunk<P> {
 }
 
 impl<P: Input> Chunk<P> {
-    /// Folds the thread's leaves.
+    /// Folds the thread's leaves, as [`reduce_each`] says.
     ///
     /// # Safety
     ///
     /// The chunk's items are valid.
     #[inline(always)]
-    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(
+    unsafe fn fold<O: Op<P::Item>, const LOADS: usize, const MANY: usize>(
         &self,
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
@@ -495,7 +497,7 @@ impl<P: Input> Chunk<P> {
                 if is_narrow && has_all_threads && threads >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
                     self.fold_together::<O, LOADS>(op, tree);
                 } else {
-                    self.fold_side_by_side::<O, LOADS>(op, tree);
+                    self.fold_side_by_side::<O, MANY>(op, tree);
                 }
             } else {
                 self.fold_in_turn::<O, LOADS>(op, tree);
