@@ -272,6 +272,7 @@ mod sealed {
     pub trait Sealed {}
 
     impl Sealed for Fold {}
+    impl Sealed for crate::shape::beside::EachColumn {}
     impl Sealed for Listed {}
     impl Sealed for Tally {}
     impl Sealed for several::Pair {}

@@ -260,7 +260,7 @@ macro_rules! shape_entries {
         $crate::with_inputs! { shape_entries [chunks "_chunks_0" SegmentBounds reduce_chunks WIDTH] { $($row)* } }
     };
     (columns $($row:tt)*) => {
-        $crate::with_inputs! { shape_entries [columns "_columns_256" Columns reduce_columns LOADS] { $($row)* } }
+        $crate::with_inputs! { shape_entries [columns "_columns_0" Columns reduce_columns LOADS] { $($row)* } }
     };
     (
         @kernel [$shape:ident $suffix:literal $of:ident $kernel:ident $($constant:ident)*]

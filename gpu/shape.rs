@@ -12,6 +12,7 @@
 //! - [`keys`]: keys of any value, which get numbers.
 //! - [`runs`]: the runs of equal neighbouring keys.
 
+pub(crate) mod beside;
 pub mod center;
 pub(crate) mod chunk;
 pub mod chunks;

@@ -10,12 +10,11 @@
 //! ```
 //!
 //! They differ in where the values lie: in a thread ([`fold_thread`], [`of_thread`], [`of_leaves`]), in the
-//! lanes of a warp ([`fold_warp`], [`fold_lanes`], [`fold_leaves_of_warp`]), in a block ([`fold_block`]), in
-//! the threads of each column ([`fold_panel`]), or one after another ([`Pairwise`]).
+//! lanes of a warp ([`fold_warp`], [`fold_lanes`], [`fold_leaves_of_warp`]), in a block ([`fold_block`]), or
+//! one after another ([`Pairwise`]).
 
 use crate::Op;
 use crate::plan::ANY_BLOCK;
-use crate::shape::columns::THREADS;
 use core::mem::MaybeUninit;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -214,51 +213,6 @@ pub(crate) unsafe fn fold_slots<O: Op<I>, I: Copy + 'static>(
     }
 }
 
-/// Returns how many accumulators of `bytes` bytes each a block exchanges at once, at most: a power of two.
-pub(crate) const fn most_at_once(bytes: usize) -> usize {
-    match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
-        0 => 1,
-        count if count >= THREADS as usize => THREADS as usize,
-        count => 1 << count.ilog2(),
-    }
-}
-
-/// Folds the values of each column's 2^`threads` threads pairwise, neighbours first. A column's first thread
-/// gets the result. Thread t has column t modulo 2^`panel`.
-///
-/// # Safety
-///
-/// Every thread of the block calls it.
-#[inline(always)]
-pub(crate) unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
-    op: &O,
-    mut value: O::Accumulator,
-    panel: u32,
-    threads: u32,
-) -> O::Accumulator {
-    let shared = shared_array![O::Accumulator; most_at_once(size_of::<O::Accumulator>())];
-    let thread = thread::thread_idx_x();
-    let number = thread >> panel;
-    let takes_part = number >> threads == 0;
-    if threads > 0 && takes_part {
-        // SAFETY: each thread writes an element of its own.
-        unsafe { shared.write(thread, value) };
-    }
-    for level in 0..threads {
-        intrinsics::no_unroll();
-        thread::sync_threads();
-        if takes_part && number & ((2 << level) - 1) == 0 {
-            // SAFETY: the neighbour wrote its element before the barrier, and nobody has since. The thread's
-            // own element is read after the next barrier.
-            unsafe {
-                value = op.combine(value, shared.read(thread + (1 << (level + panel))));
-                shared.write(thread, value);
-            }
-        }
-    }
-    value
-}
-
 /// The most levels of a [`Pairwise`] tree: the longest rows have 2^12 leaves that a thread folds in turn, or
 /// 2^13 that it folds side by side.
 pub(crate) const LEVELS: usize = 14;
@@ -337,11 +291,21 @@ pub(crate) fn unrolled<const COUNT: usize>(mut each: impl FnMut(usize)) {
     if COUNT > 3 {
         each(3);
     }
-    const { assert!(COUNT <= 4 || COUNT == 8) };
+    const { assert!(COUNT <= 4 || COUNT == 8 || COUNT == 16) };
     if COUNT > 4 {
         each(4);
         each(5);
         each(6);
         each(7);
+    }
+    if COUNT > 8 {
+        each(8);
+        each(9);
+        each(10);
+        each(11);
+        each(12);
+        each(13);
+        each(14);
+        each(15);
     }
 }

@@ -46,6 +46,8 @@ pub struct Types {
     pub folds_several: bool,
     /// Bytes of an element; of a pair, of the larger one.
     pub bytes: usize,
+    /// Neighbouring columns that a thread folds as one, if it can.
+    pub beside: usize,
     /// Words of a slot for an accumulator.
     pub words: usize,
     /// Whether these words are a full slot.
@@ -78,6 +80,7 @@ impl Types {
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
                 folds_several: chunks::folds_several::<O, P::Item>(),
                 bytes: P::BYTES,
+                beside: columns::beside::<O, P>(),
                 words: slot::words::<O::Accumulator>(),
                 is_full: |words| O::agent().of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
                 is_exact: O::EXACT,
@@ -98,9 +101,14 @@ impl Types {
         Operator { op: self.looks_at_first.then_some(op), member: &self.member }
     }
 
-    /// Returns how columns are cut up.
-    pub fn cut_columns(&self, columns: &Columns, block: u32) -> columns::Cut {
-        columns::Cut::new(columns, [self.width, self.bytes, self.words], block, self.is_exact)
+    /// Returns how columns are cut up. `is_aligned` says whether all arrays lie at multiples of 4 bytes.
+    pub fn cut_columns(&self, columns: &Columns, block: u32, is_aligned: bool) -> columns::Cut {
+        // Blocks for nine to sixteen pairs of columns take longer than those for as many columns twice.
+        let is_slower = self.beside == 2 && (17..=32).contains(&columns.count);
+        let can_be_beside = is_aligned && !is_slower && columns.inner.is_multiple_of(self.beside as u64);
+        let beside = if can_be_beside { self.beside } else { 1 };
+        let of_threads = [self.width, beside, beside * self.bytes, beside * self.words];
+        columns::Cut::new(columns, of_threads, block, self.is_exact)
     }
 
     /// Returns the types of the search for runs of keys: a constant.
@@ -121,6 +129,7 @@ impl Types {
                 slots: 1,
                 folds_several: false,
                 bytes: size_of::<K>(),
+                beside: 1,
                 words: 1,
                 is_full: |_| true,
                 is_exact: true,

@@ -12,6 +12,8 @@
 //! ```
 //!
 //! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
+//! - Items of less than 4 bytes that lie at multiples of 4 are loaded as words: a thread has two or four columns
+//!   ([`beside`]). "A column" below is one of these, then.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
 //! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Then
@@ -19,14 +21,15 @@
 //!   leaves from the threads that loaded them.
 //!
 //! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
-//! [`THREADS`].
+//! [`Cut::block`] threads.
 
+use super::beside::{self, Each, Words};
 use super::{self as shape, Shape};
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::{self, GROUP, PARTIALS};
-use crate::tree::{LEVELS, Pairwise, fold_panel, fold_thread, most_at_once};
+use crate::tree::{LEVELS, Pairwise, fold_thread, unrolled};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
@@ -35,7 +38,7 @@ use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::{intrinsics, shared_array, thread};
 
-/// Threads in a block.
+/// The most threads of a block.
 pub const THREADS: u32 = 256;
 
 /// Threads that a multiprocessor should have registers for, 64 each. With 40 registers, and so half as many
@@ -68,9 +71,11 @@ pub struct Cut {
     chunks: u32,
     /// Parts of a chunk, each for a block, as a logarithm.
     parts: u32,
-    /// Columns in a panel, as a logarithm.
+    /// Neighbouring columns that a thread folds as one.
+    beside: u32,
+    /// Columns in a panel.
     panel: u32,
-    /// Threads for each column, as a logarithm.
+    /// Threads for all leaves of a row, of each column, as a logarithm. Blocks do not have those without leaves.
     threads: u32,
     /// Leaves of a thread, as a logarithm.
     leaves: u32,
@@ -88,44 +93,62 @@ const BLOCKS: u64 = 1024;
 const LINE: usize = 128;
 
 /// Leaves of a thread if there are enough columns for all threads.
-const LEAVES: u32 = 32;
+const LEAVES: u32 = 64;
+
+/// Columns that are few: a block has 16 threads for each, or more.
+const FEW: u32 = 16;
 
 /// Items of a thread that take no longer than the exchange between blocks.
 const ITEMS: u64 = 32;
 
+impl Columns {
+    /// The columns as threads see them that fold `beside` neighbours as one.
+    #[inline(always)]
+    fn of_threads(&self, beside: u64) -> Self {
+        Self { count: self.count / beside, reduced: self.reduced, inner: self.inner / beside }
+    }
+}
+
 impl Cut {
-    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. Items have
-    /// `bytes` bytes, accumulators `words` words of 4 bytes.
-    ///
+    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. A thread folds
+    /// `beside` columns, whose items have `bytes` bytes together, and their accumulators `words` words of 4 bytes.
     /// `is_exact` says whether the operator is [`EXACT`](Op::EXACT).
-    pub fn new(columns: &Columns, [width, bytes, words]: [usize; 3], block: u32, is_exact: bool) -> Self {
-        let &Columns { count, reduced, inner } = columns;
+    pub fn new(
+        columns: &Columns,
+        [width, beside, bytes, words]: [usize; 4],
+        block: u32,
+        is_exact: bool,
+    ) -> Self {
+        let Columns { count, reduced, inner } = columns.of_threads(beside as u64);
         let plan = Plan::on_a_device(reduced, width, block, is_exact);
         // `leaves` first counts the leaves of a chunk, as a logarithm.
         let log = |value: u64| value.next_power_of_two().trailing_zeros();
         let mut leaves = log(reduced.clamp(1, plan.row));
         let most = most_at_once(4 * words).ilog2();
-        let mut panel = log((LINE / bytes.max(1)).max(32) as u64).min(log(count)).min(most);
-        while panel < most && leaves + panel < LEAVES.ilog2() + most && count >> panel > BLOCKS {
-            panel += 1;
+        let mut widest = log((LINE / bytes.max(1)).max(32) as u64).min(most);
+        while widest < most && leaves + widest < LEAVES.ilog2() + most && count >> widest > BLOCKS {
+            widest += 1;
         }
-        let threads = (most - panel).min(leaves);
+        let panels = count.div_ceil(1 << widest);
+        // Panels of a power of two begin at boundaries of memory. Others leave no lanes idle.
+        let is_mostly_full = 7 * u128::from(count) > 6 * (u128::from(panels) << widest);
+        let panel = if is_mostly_full { 1 << widest } else { count.div_ceil(panels) as u32 };
+        let threads = ((1 << most) / panel).ilog2().min(leaves);
         leaves -= threads;
-        let panels = count.div_ceil(1 << panel);
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
         let mut parts = 0;
         // The threads of few columns load side by side if each has leaves for half of its loads. It has no more than these
-        // if there are up to four columns of many rows: then a block reads whole cache lines.
+        // if the columns have many rows: then a block reads whole cache lines.
         let half = match bytes {
             0..=4 => 3,
             5..=8 => 2,
             _ => 1,
         };
-        let is_very_few = panel <= 2 && rows >= 16;
-        let least = if threads <= half { 0 } else { half + u32::from(!is_very_few) };
+        let is_few = panel <= FEW && rows >= 16;
+        let least = if threads <= half { 0 } else { half + u32::from(!is_few) };
         while parts < PARTIALS.ilog2()
             && leaves > least
-            && ((panels * u64::from(plan.chunks)) << parts < BLOCKS || is_very_few)
+            && ((panels * u64::from(plan.chunks)) << parts < BLOCKS || is_few)
             && rows << leaves > ITEMS
         {
             (parts, leaves) = (parts + 1, leaves - 1);
@@ -135,6 +158,7 @@ impl Cut {
             chunk: plan.chunk,
             row: plan.row as u32,
             chunks: plan.chunks,
+            beside: beside as u32,
             parts,
             panel,
             threads,
@@ -151,14 +175,26 @@ impl Cut {
         u32::try_from((u64::from(self.panels) * u64::from(self.chunks)) << self.parts).unwrap_or(u32::MAX)
     }
 
+    /// Returns the threads of a block. A row of fewer leaves than its plan's has threads for these only.
+    pub fn block(&self, columns: &Columns) -> u32 {
+        let threads = 1 << self.threads;
+        self.panel
+            * if self.has_partials() {
+                threads
+            } else {
+                columns.reduced.div_ceil(1 << self.leaves).clamp(1, threads.into()) as u32
+            }
+    }
+
     /// Returns whether several blocks share a column.
     pub fn has_partials(&self) -> bool {
         self.chunks << self.parts > 1
     }
 
-    /// Returns the words of all slots, each of `words` words.
+    /// Returns the words of all slots. A column's accumulator has `words` words of 4 bytes.
     pub fn words(&self, words: usize) -> usize {
-        (self.panels as usize * self.chunks as usize * words) << (self.parts + self.panel)
+        let words = self.beside as usize * words;
+        (self.panels as usize * self.chunks as usize * self.panel as usize * words) << self.parts
     }
 
     /// Returns the number of counters.
@@ -206,14 +242,69 @@ pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
     if is_side_by_side::<O, I>() { 2 * least } else { least }
 }
 
+/// Returns how many neighbouring columns a thread folds as one, if all arrays and columns allow it.
+pub const fn beside<O: Op<P::Item>, P: Input>() -> usize {
+    beside::columns::<O, P>()
+}
+
 /// Reduces each column of `arguments.input`.
 ///
 /// # Safety
 ///
-/// The launch has [`Cut::blocks`] blocks of [`THREADS`]. The pointers are valid as [`Arguments`] says, and
-/// nothing else accesses what they point to meanwhile.
+/// The launch has [`Cut::blocks`] blocks of [`Cut::block`] threads. The pointers are valid as [`Arguments`] says, and
+/// nothing else accesses what they point to meanwhile. If `cut.beside` is not 1, it is [`beside`], which divides
+/// `columns.inner`, and all arrays lie at multiples of 4 bytes.
 #[inline(always)]
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if const { beside::<O, P>() == 2 } && arguments.cut.beside == 2 {
+            reduce_beside::<O, P, LOADS, 2>(arguments);
+        } else if const { beside::<O, P>() == 4 } && arguments.cut.beside == 4 {
+            reduce_beside::<O, P, LOADS, 4>(arguments);
+        } else {
+            reduce_each::<O, P, LOADS, LOADS>(arguments);
+        }
+    }
+}
+
+/// Reduces V neighbouring columns as one.
+///
+/// # Safety
+///
+/// As for [`reduce_columns`]; V is `cut.beside`.
+#[inline(always)]
+unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const V: usize>(
+    Arguments { input, shape, cut, results, default, op }: Arguments<P, O, O::Output>,
+) {
+    let arguments = Arguments {
+        input: Words::<P, V>(input),
+        shape: shape.of_threads(V as u64),
+        cut,
+        results: results.cast(),
+        default: [default; V],
+        op: Each::new(op, default),
+    };
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if O::EXACT {
+            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, LOADS>(arguments);
+        } else {
+            // With 16 loads, V accumulators for each do not stay in registers.
+            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, 8>(arguments);
+        }
+    }
+}
+
+/// Reduces each column. A thread has LOADS items in flight, or MANY if there are many columns.
+///
+/// # Safety
+///
+/// As for [`reduce_columns`]; a thread has one column.
+#[inline(always)]
+unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
     let Arguments { input, shape: columns, cut, results, default, op } = arguments;
@@ -225,9 +316,11 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         (panel, unit) = (block % cut.panels, block / cut.panels);
     }
     let (chunk, part) = (unit >> cut.parts, unit & ((1 << cut.parts) - 1));
-    let (in_panel, number) = (thread & ((1 << cut.panel) - 1), thread >> cut.panel);
-    let column = (u64::from(panel) << cut.panel) + u64::from(in_panel);
-    let is_there = column < columns.count && number >> cut.threads == 0;
+    // SAFETY: a panel has columns.
+    unsafe { assert_unchecked(cut.panel > 0) };
+    let (in_panel, number) = (thread % cut.panel, thread / cut.panel);
+    let column = u64::from(panel) * u64::from(cut.panel) + u64::from(in_panel);
+    let is_there = column < columns.count;
     let [outer, inner] = divide(column, columns.inner, cut.inverse);
     let at = input.offset((outer * columns.reduced * columns.inner + inner) as usize);
     let start = u64::from(chunk) * cut.chunk;
@@ -248,14 +341,15 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         count: 1 << cut.leaves,
         number: [number, 1 << cut.threads],
         column: in_panel,
+        panel: cut.panel,
     };
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
     let mut tree = Pairwise::new(&op, &mut waiting);
     // SAFETY: the thread's leaves lie in the column.
-    unsafe { chunk_of_column.fold::<O, LOADS>(&op, &mut tree) };
+    unsafe { chunk_of_column.fold::<O, LOADS, MANY>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
-    let slots = (u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64) << cut.panel;
+    let slots = u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64 * u64::from(cut.panel);
     let slots = cut.partials.wrapping_add(slots as usize + in_panel as usize);
     let is_last = shared_array![u32; 1];
     // A chunk's parts come first, if it has several; then a group's chunks; then the column's chunks or groups.
@@ -291,7 +385,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
         };
         let slot = |index: u32, word: usize| {
             let slot = first as usize + ((index as usize) << pitch);
-            let word = (slot * words + word) << cut.panel;
+            let word = (slot * words + word) * cut.panel as usize;
             // SAFETY: there is a slot for each column and partial result.
             unsafe { AtomicU64::from_ptr(slots.add(word)) }
         };
@@ -377,16 +471,18 @@ struct Chunk<P> {
     number: [u32; 2],
     /// The number of the column in its panel.
     column: u32,
+    /// Columns in the panel.
+    panel: u32,
 }
 
 impl<P: Input> Chunk<P> {
-    /// Folds the thread's leaves.
+    /// Folds the thread's leaves, as [`reduce_each`] says.
     ///
     /// # Safety
     ///
     /// The chunk's items are valid.
     #[inline(always)]
-    unsafe fn fold<O: Op<P::Item>, const LOADS: usize>(
+    unsafe fn fold<O: Op<P::Item>, const LOADS: usize, const MANY: usize>(
         &self,
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
@@ -395,10 +491,13 @@ impl<P: Input> Chunk<P> {
         unsafe {
             if is_side_by_side::<O, P::Item>() {
                 // All threads of the block take the same branch.
-                if self.number[1] >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
+                let [_, threads] = self.number;
+                let has_all_threads = thread::block_dim_x() == threads * self.panel;
+                let is_narrow = self.panel as usize * P::BYTES < LINE;
+                if is_narrow && has_all_threads && threads >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
                     self.fold_together::<O, LOADS>(op, tree);
                 } else {
-                    self.fold_side_by_side::<O, LOADS>(op, tree);
+                    self.fold_side_by_side::<O, MANY>(op, tree);
                 }
             } else {
                 self.fold_in_turn::<O, LOADS>(op, tree);
@@ -449,11 +548,12 @@ impl<P: Input> Chunk<P> {
                             *item = at.read();
                             at = at.offset(if load < left { self.stride } else { 0 });
                         }
-                        for (load, item) in items.into_iter().enumerate() {
+                        unrolled::<LOADS>(|load| {
                             if (load as u32) < left {
-                                all[load] = op.combine(all[load], op.lift(item, index + load as u64));
+                                let item = op.lift(items[load], index + load as u64);
+                                all[load] = op.combine(all[load], item);
                             }
-                        }
+                        });
                     }
                 }
                 item += self.row;
@@ -510,18 +610,14 @@ impl<P: Input> Chunk<P> {
                         at = at.offset(if load < left { next } else { 0 });
                     }
                     let index = self.index + u64::from(item);
-                    for (load, item) in items.into_iter().enumerate() {
+                    unrolled::<LOADS>(|load| {
                         let (row, place) = (load as u32 / loads, load as u32 % loads);
                         if (load as u32) < left {
                             let index = index + u64::from(place << shift) + u64::from(row * self.row);
-                            O::agent().fold_item(
-                                op,
-                                &mut all[if O::EXACT { 0 } else { place as usize }],
-                                item,
-                                index,
-                            );
+                            let all = &mut all[if O::EXACT { 0 } else { place as usize }];
+                            O::agent().fold_item(op, all, items[load], index);
                         }
-                    }
+                    });
                 }
                 item += 2 * self.row;
             }
@@ -605,6 +701,54 @@ impl<P: Input> Chunk<P> {
             }
         }
     }
+}
+
+/// Returns how many accumulators of `bytes` bytes each a block exchanges at once, at most: a power of two.
+const fn most_at_once(bytes: usize) -> usize {
+    match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
+        0 => 1,
+        count if count >= THREADS as usize => THREADS as usize,
+        count => 1 << count.ilog2(),
+    }
+}
+
+/// Folds the values of each column's threads, at most 2^`threads`, pairwise, neighbours first. A column's first
+/// thread gets the result. Thread t has column t modulo `panel`.
+///
+/// # Safety
+///
+/// Every thread of the block calls it, and `panel` is not 0.
+#[inline(always)]
+unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
+    op: &O,
+    mut value: O::Accumulator,
+    panel: u32,
+    threads: u32,
+) -> O::Accumulator {
+    let shared = shared_array![O::Accumulator; most_at_once(size_of::<O::Accumulator>())];
+    let thread = thread::thread_idx_x();
+    // SAFETY: as the caller vouches.
+    unsafe { assert_unchecked(panel > 0) };
+    let number = thread / panel;
+    if threads > 0 {
+        // SAFETY: each thread writes an element of its own.
+        unsafe { shared.write(thread, value) };
+    }
+    for level in 0..threads {
+        intrinsics::no_unroll();
+        thread::sync_threads();
+        let neighbour = thread + (panel << level);
+        // The identity stands for threads that the block does not have.
+        if number & ((2 << level) - 1) == 0 && neighbour < thread::block_dim_x() {
+            // SAFETY: the neighbour wrote its element before the barrier, and nobody has since. The thread's
+            // own element is read after the next barrier.
+            unsafe {
+                value = op.combine(value, shared.read(neighbour));
+                shared.write(thread, value);
+            }
+        }
+    }
+    value
 }
 
 /// Folds the `count` partial results of a column: partial i goes to accumulator i modulo [`PARTIALS`]. The

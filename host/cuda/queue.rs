@@ -354,7 +354,10 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
         let types = by.types;
-        let mut cut = types.cut_columns(columns, by.block);
+        // SAFETY: the parameters of the input are pointers to arrays.
+        let addresses = request.input.as_slice().iter().map(|&array| unsafe { array.cast::<usize>().read() });
+        let mut cut =
+            types.cut_columns(columns, by.block, addresses.into_iter().all(|array| array.is_multiple_of(4)));
         if cut.has_partials() {
             let partials = self.partials_for(gpu, cut.words(types.words), cut.counts())?;
             cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
@@ -362,7 +365,7 @@ impl Queue {
         }
         let mut parameters = request.input;
         push_rest(&mut parameters, (columns, &cut, &results), by.default, types.operator(by.op));
-        let grid = Grid { blocks: cut.blocks(), block: columns::THREADS, resident: columns::RESIDENT };
+        let grid = Grid { blocks: cut.blocks(), block: cut.block(columns), resident: columns::RESIDENT };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these columns.
         unsafe { self.launch(gpu, types, (types.columns_kernel, by.block), grid, &parameters) }
     }
@@ -402,8 +405,11 @@ impl Gpu {
             }
             Shape::Segments(segments) => self.bytes_of_segments(types, segments, block),
             Shape::Columns(columns) => {
-                let cut = types.cut_columns(columns, block);
-                if cut.has_partials() { Partials::bytes(cut.words(types.words), cut.counts()) } else { 0 }
+                let bytes_of = |is_aligned| {
+                    let cut = types.cut_columns(columns, block, is_aligned);
+                    if cut.has_partials() { Partials::bytes(cut.words(types.words), cut.counts()) } else { 0 }
+                };
+                bytes_of(true).max(bytes_of(false))
             }
             // The keys may begin within a tile, wherever they lie.
             Shape::Runs(arguments) => {

@@ -1,0 +1,194 @@
+//! Neighbouring columns as one: a thread folds V of them, whose items it loads as a word of 4 bytes.
+//!
+//! [`Words`] is the input whose items are V items that lie side by side. [`Each`] is the operator of these, which
+//! reduces each of the V columns by itself, and so gives the bits of one column alone.
+
+use crate::agent::Agent;
+use crate::exchange::slot;
+use crate::input::Input;
+use crate::kernels::Parameters;
+use crate::op::Op;
+use crate::tree::unrolled;
+use core::array::from_fn;
+
+/// Returns how many neighbouring columns a thread folds if items lie at multiples of 4 bytes; 1 if items have 4 bytes
+/// or more, or accumulators leave no registers for more columns.
+pub const fn columns<O: Op<P::Item>, P: Input>() -> usize {
+    let most = if O::EXACT { 32 } else { 8 };
+    let mut columns = if P::IS_NARROW { 4 / P::BYTES } else { 1 };
+    while columns > 1 && columns * size_of::<O::Accumulator>() > most {
+        columns /= 2;
+    }
+    columns
+}
+
+/// An input whose items are V neighbouring items of `P`.
+#[derive(Clone, Copy)]
+pub struct Words<P, const V: usize>(pub P);
+
+impl<P: Input, const V: usize> Input for Words<P, V> {
+    type Item = [P::Item; V];
+    const BYTES: usize = V * P::BYTES;
+    const IS_NARROW: bool = false;
+
+    fn parameters(&self, parameters: &mut Parameters) {
+        self.0.parameters(parameters);
+    }
+
+    fn arrays(&self, each: &mut dyn FnMut(u64, usize)) {
+        self.0.arrays(each);
+    }
+
+    fn at(place: &mut dyn FnMut(usize) -> usize) -> Self {
+        Self(P::at(place))
+    }
+
+    #[inline(always)]
+    fn zeroed() -> Self::Item {
+        [P::zeroed(); V]
+    }
+
+    #[inline(always)]
+    fn offset(self, count: usize) -> Self {
+        Self(self.0.offset(count * V))
+    }
+
+    #[inline(always)]
+    fn head(self) -> Option<u32> {
+        Some(0)
+    }
+
+    #[inline(always)]
+    unsafe fn read(self) -> Self::Item {
+        // SAFETY: as the caller promises; V items lie at a multiple of their size.
+        unsafe { self.0.load::<V>() }
+    }
+
+    #[inline(always)]
+    unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
+        // SAFETY: as the caller promises.
+        from_fn(|index| unsafe { self.offset(index).read() })
+    }
+}
+
+/// The operator `O` for each of V columns, with the result of a column without a value.
+#[derive(Clone, Copy)]
+pub struct Each<O, R, const V: usize> {
+    ops: [O; V],
+    default: R,
+}
+
+impl<O: Copy, R, const V: usize> Each<O, R, V> {
+    #[inline(always)]
+    pub fn new(op: O, default: R) -> Self {
+        Self { ops: [op; V], default }
+    }
+}
+
+impl<I: Copy + 'static, O: Op<I>, const V: usize> Op<[I; V]> for Each<O, O::Output, V> {
+    const NAME: &'static str = O::NAME;
+    type Accumulator = [O::Accumulator; V];
+    type Output = [O::Output; V];
+    const EXACT: bool = O::EXACT;
+
+    fn agent() -> impl Agent<Self, [I; V]> {
+        EachColumn
+    }
+
+    #[inline(always)]
+    fn begin(&self, first: [I; V]) -> Self {
+        Self { ops: from_fn(|column| self.ops[column].begin(first[column])), ..*self }
+    }
+
+    #[inline(always)]
+    fn end(&self, all: Self::Accumulator, count: u64) -> Self::Accumulator {
+        from_fn(|column| self.ops[column].end(all[column], count))
+    }
+
+    fn parameters(&self) -> &[u8] {
+        self.ops[0].parameters()
+    }
+
+    #[inline(always)]
+    fn identity(&self) -> Self::Accumulator {
+        from_fn(|column| self.ops[column].identity())
+    }
+
+    #[inline(always)]
+    fn lift(&self, items: [I; V], index: u64) -> Self::Accumulator {
+        from_fn(|column| self.ops[column].lift(items[column], index))
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator {
+        from_fn(|column| self.ops[column].combine(a[column], b[column]))
+    }
+
+    fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output> {
+        Some(from_fn(|column| self.ops[column].finish(all[column], count).unwrap_or(self.default)))
+    }
+}
+
+/// Folds each column as the operator's own agent does.
+#[derive(Clone, Copy)]
+pub(crate) struct EachColumn;
+
+impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [I; V]> for EachColumn {
+    #[inline(always)]
+    fn fold_item(
+        self,
+        each: &Each<O, O::Output, V>,
+        all: &mut [O::Accumulator; V],
+        items: [I; V],
+        index: u64,
+    ) {
+        unrolled::<V>(|column| {
+            O::agent().fold_item(&each.ops[column], &mut all[column], items[column], index);
+        });
+    }
+
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(
+        self,
+        each: &Each<O, O::Output, V>,
+        all: &mut [[O::Accumulator; V]; WIDTH],
+        items: [[I; V]; WIDTH],
+        index: u64,
+    ) {
+        unrolled::<V>(|column| {
+            let op = &each.ops[column];
+            if O::EXACT {
+                let mut of_column = [op.identity(); WIDTH];
+                of_column[0] = all[0][column];
+                O::agent().fold_load::<WIDTH>(op, &mut of_column, items.map(|items| items[column]), index);
+                all[0][column] = of_column[0];
+            } else {
+                unrolled::<WIDTH>(|load| {
+                    let index = index + load as u64;
+                    O::agent().fold_item(op, &mut all[load][column], items[load][column], index);
+                });
+            }
+        });
+    }
+
+    #[inline(always)]
+    unsafe fn store(
+        self,
+        each: &Each<O, O::Output, V>,
+        (all, count): ([O::Accumulator; V], u64),
+        results: *mut [O::Output; V],
+        index: usize,
+    ) -> bool {
+        let results = results.cast::<O::Output>();
+        unrolled::<V>(|column| {
+            let index = V * index + column;
+            // SAFETY: as the caller vouches; there are V results for each index.
+            unsafe {
+                if !O::agent().store(&each.ops[column], (all[column], count), results, index) {
+                    slot::store(results.add(index), each.default);
+                }
+            }
+        });
+        true
+    }
+}
