@@ -17,7 +17,7 @@ use cuda_builder::CudaBuilder;
 use gpu_reduce_ptx::{Packed, Ptx};
 use rayon::prelude::*;
 use sources::Sources;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -81,13 +81,19 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// Compiles and packs families. The kernels of the others stay.
+/// Compiles and packs families. The kernels of the others stay: those of shapes that were not compiled.
 fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure> {
     let sources = Sources::now(root)?;
     let mut built: Vec<_> =
         families.par_iter().map(|family| compile(root, family, target)).collect::<Result<_, _>>()?;
     let mut names = families.to_vec();
     if families.len() < FAMILIES.len() {
+        let compiled: BTreeSet<_> = families
+            .iter()
+            .zip(&built)
+            .flat_map(|(&family, (_, modules))| modules.keys().map(move |entry| (family, entry)))
+            .filter_map(|(family, entry)| Some((family == LADDER, place(family, entry)?.1.1)))
+            .collect();
         let [kernels, ladder] = TABLES;
         for (name, table) in [("reduce", kernels), (LADDER, ladder)] {
             let modules: Vec<_> =
@@ -98,7 +104,15 @@ fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure>
                 (
                     built.last().map(|(comment, _)| comment.clone()).unwrap_or_default(),
                     // A kernel that has lost its place is one of a shape that is no more.
-                    modules.into_iter().flatten().filter(|(entry, _)| place(name, entry).is_some()).collect(),
+                    modules
+                        .into_iter()
+                        .flatten()
+                        .filter(|(entry, _)| {
+                            place(name, entry).is_some_and(|(_, (_, shape, ..))| {
+                                !compiled.contains(&(name == LADDER, shape))
+                            })
+                        })
+                        .collect(),
                 ),
             );
         }
