@@ -369,8 +369,9 @@ fn dot_of<'py>(
         }
         // NumPy makes one type and shape of them, and moves the axis.
         let module = numpy(py)?.module.bind(py);
-        let dtype = module.call_method1("result_type", (x1, x2))?;
-        let moved = |x: &Any<'py>| -> PyResult<Any<'py>> {
+        let [x1, x2] = [module.call_method1("asarray", (x1,))?, module.call_method1("asarray", (x2,))?];
+        let dtype = module.call_method1("result_type", (&x1, &x2))?;
+        let moved = |x: Any<'py>| -> PyResult<Any<'py>> {
             let x = module.call_method1("asarray", (x, &dtype))?;
             if x.getattr("ndim")?.extract::<usize>()? == 0 {
                 return Err(PyValueError::new_err("vecdot takes arrays with at least one axis"));

