@@ -45,7 +45,7 @@ fn lengths(row: usize) -> Vec<usize> {
         .collect()
 }
 
-const INNER: [usize; 14] = [2, 3, 1, 7, 8, 31, 32, 33, 100, 64, 257, 1000, 5, 16];
+const INNER: [usize; 18] = [2, 3, 1, 7, 8, 31, 32, 33, 100, 64, 257, 1000, 5, 16, 10, 12, 20, 40];
 
 /// Shapes: all lengths with a few numbers of columns, and the other way round, unless they are too large.
 fn shapes(row: usize, most: usize) -> Vec<[usize; 3]> {
@@ -97,20 +97,23 @@ fn check<O: Op<T, Output: Item>, T: Sample>(op: O) {
 
 checks! {
     check
-    sum: Sum, f32 f64 i8 f16;
+    sum: Sum, f32 f64 i8 f16 u16;
     mean: Mean, f32;
     var: Var, f32;
-    argmax: ArgMax, f32;
+    argmax: ArgMax, f32 u8;
+    max: Max, f16;
     min: Min, f64;
     prod: Prod, f32;
     logsumexp: LogSumExp, f32;
     moments: Moments, f32;
 }
 
-#[test]
-fn pairs() {
-    let a = samples(MOST, f32::any);
-    let b = samples(MOST + 1, |hash| f32::any(hash ^ 5));
+fn check_pairs<T: Sample>()
+where
+    Dot: Op<(T, T), Output: Item>,
+{
+    let a = samples(MOST, T::any);
+    let b = samples(MOST + 2, |hash| T::any(hash ^ 5));
     for device in devices() {
         let (x, y) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
         for_each_block!(|BLOCK| {
@@ -119,14 +122,23 @@ fn pairs() {
                     continue;
                 }
                 let len = shape.iter().product::<usize>();
-                let (x, y) = (x.slice(..len).unwrap(), y.slice(1..len + 1).unwrap());
+                let start = 1 + index % 2;
+                let (x, y) = (x.slice(..len).unwrap(), y.slice(start..len + start).unwrap());
                 let got = (x, y).reshape(&shape).unwrap().axis(1).unwrap().reduce::<Dot, BLOCK>();
                 compare(&format!("dot with BLOCK {BLOCK} on {device}"), got, shape, |index| {
-                    (column(&a, shape, index), column(&b[1..], shape, index)).reduce::<Dot, BLOCK>().unwrap()
+                    (column(&a, shape, index), column(&b[start..], shape, index))
+                        .reduce::<Dot, BLOCK>()
+                        .unwrap()
                 });
             }
         });
     }
+}
+
+#[test]
+fn pairs() {
+    check_pairs::<f32>();
+    check_pairs::<f16>();
 }
 
 #[test]
