@@ -74,6 +74,9 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
         all
     }
 
+    /// Columns whose accumulators are in one.
+    const COLUMNS: usize = 1;
+
     /// Whether a block folds a chunk by [`fold_load`](Self::fold_load) as fast as by [`fold_on_gpu`](Self::fold_on_gpu).
     const FOLDS_BY_LOADS: bool = true;
 
@@ -223,6 +226,14 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
 pub const fn folds_by_loads<O: Op<I>, I: Copy + 'static>() -> bool {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
         A::FOLDS_BY_LOADS
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns [`Agent::COLUMNS`] of an operator's agent.
+pub(crate) const fn columns<O: Op<I>, I: Copy + 'static>() -> usize {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> usize {
+        A::COLUMNS
     }
     of::<O, I, _>(O::agent)
 }

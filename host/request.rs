@@ -46,8 +46,8 @@ pub struct Types {
     pub folds_several: bool,
     /// Bytes of an element; of a pair, of the larger one.
     pub bytes: usize,
-    /// Neighbouring columns that a thread folds as one, if it can.
-    pub beside: usize,
+    /// Neighbouring columns that a thread folds as one, if it can: any columns, and short ones.
+    pub beside: [usize; 2],
     /// Words of a slot for an accumulator.
     pub words: usize,
     /// Whether these words are a full slot.
@@ -101,12 +101,21 @@ impl Types {
         Operator { op: self.looks_at_first.then_some(op), member: &self.member }
     }
 
-    /// Returns how columns are cut up. `is_aligned` says whether all arrays lie at multiples of 4 bytes.
-    pub fn cut_columns(&self, columns: &Columns, block: u32, is_aligned: bool) -> columns::Cut {
+    /// Returns how columns are cut up. All arrays lie at multiples of `alignment` bytes, a power of two.
+    pub fn cut_columns(&self, columns: &Columns, block: u32, alignment: usize) -> columns::Cut {
+        /// Fewer columns keep no GPU busy if a thread has several.
+        const MANY: u64 = 1 << 16;
+        let [of_word, of_line] = self.beside;
+        let divides = |beside: usize| columns.inner.is_multiple_of(beside as u64);
         // Blocks for nine to sixteen pairs of columns take longer than those for as many columns twice.
-        let is_slower = self.beside == 2 && (17..=32).contains(&columns.count);
-        let can_be_beside = is_aligned && !is_slower && columns.inner.is_multiple_of(self.beside as u64);
-        let beside = if can_be_beside { self.beside } else { 1 };
+        let is_slower = of_word == 2 && (17..=32).contains(&columns.count);
+        let beside = if alignment >= 16 && divides(of_line) && columns.count / of_line as u64 >= MANY {
+            of_line
+        } else if alignment >= 4 && divides(of_word) && !is_slower {
+            of_word
+        } else {
+            1
+        };
         let of_threads = [self.width, beside, beside * self.bytes, beside * self.words];
         columns::Cut::new(columns, of_threads, block, self.is_exact)
     }
@@ -129,7 +138,7 @@ impl Types {
                 slots: 1,
                 folds_several: false,
                 bytes: size_of::<K>(),
-                beside: 1,
+                beside: [1; 2],
                 words: 1,
                 is_full: |_| true,
                 is_exact: true,

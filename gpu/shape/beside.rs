@@ -1,4 +1,4 @@
-//! Neighbouring columns as one: a thread folds V of them, whose items it loads as a word of 4 bytes.
+//! Neighbouring columns as one: a thread folds V of them, whose items it loads together, as 4 bytes or as 16.
 //!
 //! [`Words`] is the input whose items are V items that lie side by side. [`Each`] is the operator of these, which
 //! reduces each of the V columns by itself, and so gives the bits of one column alone.
@@ -11,15 +11,24 @@ use crate::op::Op;
 use crate::tree::unrolled;
 use core::array::from_fn;
 
-/// Returns how many neighbouring columns a thread folds if items lie at multiples of 4 bytes; 1 if items have 4 bytes
-/// or more, or accumulators leave no registers for more columns.
-pub const fn columns<O: Op<P::Item>, P: Input>() -> usize {
-    let most = if O::EXACT { 32 } else { 8 };
-    let mut columns = if P::IS_NARROW { 4 / P::BYTES } else { 1 };
-    while columns > 1 && columns * size_of::<O::Accumulator>() > most {
+/// Returns how many neighbouring columns a thread folds whose items it loads as at most `bytes` bytes; 1 if an item has
+/// more than half of these, or if `most` bytes are not enough for more accumulators.
+const fn columns<O: Op<P::Item>, P: Input>(bytes: usize, most: usize) -> usize {
+    let mut columns = 16;
+    while columns > 1 && (columns * P::BYTES > bytes || columns * size_of::<O::Accumulator>() > most) {
         columns /= 2;
     }
     columns
+}
+
+/// Returns how many neighbouring columns a thread folds if items lie at multiples of 4 bytes.
+pub const fn of_word<O: Op<P::Item>, P: Input>() -> usize {
+    columns::<O, P>(4, if O::EXACT { 32 } else { 8 })
+}
+
+/// Returns how many neighbouring columns a thread folds if items lie at multiples of 16 bytes and columns are short.
+pub const fn of_line<O: Op<P::Item>, P: Input>() -> usize {
+    columns::<O, P>(16, 32)
 }
 
 /// An input whose items are V neighbouring items of `P`.
@@ -134,6 +143,8 @@ impl<I: Copy + 'static, O: Op<I>, const V: usize> Op<[I; V]> for Each<O, O::Outp
 pub(crate) struct EachColumn;
 
 impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [I; V]> for EachColumn {
+    const COLUMNS: usize = V;
+
     #[inline(always)]
     fn fold_item(
         self,

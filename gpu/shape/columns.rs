@@ -25,7 +25,7 @@
 
 use super::beside::{self, Each, Words};
 use super::{self as shape, Shape};
-use crate::agent::Agent;
+use crate::agent::{self, Agent};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::{self, GROUP, PARTIALS};
@@ -228,7 +228,7 @@ const ALL: u32 = 3;
 
 /// Returns whether a thread folds several leaves at a time.
 const fn is_side_by_side<O: Op<I>, I: Copy + 'static>() -> bool {
-    O::EXACT || size_of::<O::Accumulator>() <= 8
+    O::EXACT || size_of::<O::Accumulator>() <= 8 * agent::columns::<O, I>()
 }
 
 /// Returns the items that a thread has in flight.
@@ -242,9 +242,10 @@ pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
     if is_side_by_side::<O, I>() { 2 * least } else { least }
 }
 
-/// Returns how many neighbouring columns a thread folds as one, if all arrays and columns allow it.
-pub const fn beside<O: Op<P::Item>, P: Input>() -> usize {
-    beside::columns::<O, P>()
+/// Returns how many neighbouring columns a thread folds as one, if all arrays and columns allow it: any columns, and
+/// short ones.
+pub const fn beside<O: Op<P::Item>, P: Input>() -> [usize; 2] {
+    [beside::of_word::<O, P>(), beside::of_line::<O, P>()]
 }
 
 /// Reduces each column of `arguments.input`.
@@ -252,22 +253,36 @@ pub const fn beside<O: Op<P::Item>, P: Input>() -> usize {
 /// # Safety
 ///
 /// The launch has [`Cut::blocks`] blocks of [`Cut::block`] threads. The pointers are valid as [`Arguments`] says, and
-/// nothing else accesses what they point to meanwhile. If `cut.beside` is not 1, it is [`beside`], which divides
-/// `columns.inner`, and all arrays lie at multiples of 4 bytes.
+/// nothing else accesses what they point to meanwhile. If `cut.beside` is not 1, it is one of [`beside`], which divides
+/// `columns.inner`, and all arrays lie at multiples of 4 bytes, or of 16.
 #[inline(always)]
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        if const { beside::<O, P>() == 2 } && arguments.cut.beside == 2 {
-            reduce_beside::<O, P, LOADS, 2>(arguments);
-        } else if const { beside::<O, P>() == 4 } && arguments.cut.beside == 4 {
-            reduce_beside::<O, P, LOADS, 4>(arguments);
-        } else {
-            reduce_each::<O, P, LOADS, LOADS>(arguments);
-        }
+    macro_rules! beside {
+        ($($columns:literal)*) => {$(
+            if const { beside::of_line::<O, P>() == $columns && beside::of_word::<O, P>() != $columns }
+                && arguments.cut.beside == $columns
+            {
+                // SAFETY: as the caller vouches.
+                return unsafe { reduce_beside::<O, P, 0, 4, $columns>(arguments) };
+            }
+            if const { beside::of_word::<O, P>() == $columns } && arguments.cut.beside == $columns {
+                // SAFETY: as the caller vouches.
+                return unsafe {
+                    if O::EXACT {
+                        reduce_beside::<O, P, LOADS, LOADS, $columns>(arguments);
+                    } else {
+                        // With 16 loads, the accumulators of several columns do not stay in registers.
+                        reduce_beside::<O, P, LOADS, 8, $columns>(arguments);
+                    }
+                };
+            }
+        )*};
     }
+    beside! { 2 4 8 16 }
+    // SAFETY: as the caller vouches.
+    unsafe { reduce_each::<O, P, LOADS, LOADS>(arguments) }
 }
 
 /// Reduces V neighbouring columns as one.
@@ -276,7 +291,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
 ///
 /// As for [`reduce_columns`]; V is `cut.beside`.
 #[inline(always)]
-unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const V: usize>(
+unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: usize, const V: usize>(
     Arguments { input, shape, cut, results, default, op }: Arguments<P, O, O::Output>,
 ) {
     let arguments = Arguments {
@@ -288,17 +303,10 @@ unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const V: u
         op: Each::new(op, default),
     };
     // SAFETY: as the caller vouches.
-    unsafe {
-        if O::EXACT {
-            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, LOADS>(arguments);
-        } else {
-            // With 16 loads, V accumulators for each do not stay in registers.
-            reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, 8>(arguments);
-        }
-    }
+    unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, MANY>(arguments) }
 }
 
-/// Reduces each column. A thread has LOADS items in flight, or MANY if there are many columns.
+/// Reduces each column. A thread has LOADS items in flight, or MANY if there are many columns; LOADS is 0 if these are never few.
 ///
 /// # Safety
 ///
@@ -494,13 +502,18 @@ impl<P: Input> Chunk<P> {
                 let [_, threads] = self.number;
                 let has_all_threads = thread::block_dim_x() == threads * self.panel;
                 let is_narrow = self.panel as usize * P::BYTES < LINE;
-                if is_narrow && has_all_threads && threads >= LOADS as u32 && self.count >= LOADS as u32 / 2 {
+                if const { LOADS > 0 }
+                    && is_narrow
+                    && has_all_threads
+                    && threads >= LOADS as u32
+                    && self.count >= LOADS as u32 / 2
+                {
                     self.fold_together::<O, LOADS>(op, tree);
                 } else {
                     self.fold_side_by_side::<O, MANY>(op, tree);
                 }
             } else {
-                self.fold_in_turn::<O, LOADS>(op, tree);
+                self.fold_in_turn::<O, MANY>(op, tree);
             }
         }
     }

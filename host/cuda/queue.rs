@@ -356,8 +356,8 @@ impl Queue {
         let types = by.types;
         // SAFETY: the parameters of the input are pointers to arrays.
         let addresses = request.input.as_slice().iter().map(|&array| unsafe { array.cast::<usize>().read() });
-        let mut cut =
-            types.cut_columns(columns, by.block, addresses.into_iter().all(|array| array.is_multiple_of(4)));
+        let alignment = 1 << addresses.map(usize::trailing_zeros).min().unwrap_or(0).min(4);
+        let mut cut = types.cut_columns(columns, by.block, alignment);
         if cut.has_partials() {
             let partials = self.partials_for(gpu, cut.words(types.words), cut.counts())?;
             cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
@@ -405,11 +405,11 @@ impl Gpu {
             }
             Shape::Segments(segments) => self.bytes_of_segments(types, segments, block),
             Shape::Columns(columns) => {
-                let bytes_of = |is_aligned| {
-                    let cut = types.cut_columns(columns, block, is_aligned);
+                let bytes_of = |alignment| {
+                    let cut = types.cut_columns(columns, block, alignment);
                     if cut.has_partials() { Partials::bytes(cut.words(types.words), cut.counts()) } else { 0 }
                 };
-                bytes_of(true).max(bytes_of(false))
+                bytes_of(1).max(bytes_of(4)).max(bytes_of(16))
             }
             // The keys may begin within a tile, wherever they lie.
             Shape::Runs(arguments) => {
