@@ -63,6 +63,7 @@ fn shapes(row: usize, most: usize) -> Vec<[usize; 3]> {
         shapes.push([1 + index, 12, inner]);
     }
     shapes.push([1, 3, 70_000]);
+    shapes.push([1, 1, 136_000]);
     shapes.push([20_000, 5, 3]);
     shapes.retain(|shape| shape.iter().product::<usize>() <= most);
     shapes
