@@ -103,20 +103,17 @@ impl Types {
 
     /// Returns how columns are cut up. All arrays lie at multiples of `alignment` bytes, a power of two.
     pub fn cut_columns(&self, columns: &Columns, block: u32, alignment: usize) -> columns::Cut {
-        /// Fewer columns keep no GPU busy if a thread has several.
-        const MANY: u64 = 1 << 14;
-        /// A column of more items, or bytes, has loads enough.
-        const SHORT: [u64; 2] = [24, 96];
         let [of_word, of_line] = self.beside;
-        let is_short = columns.reduced <= SHORT[0] && columns.reduced * self.bytes as u64 <= SHORT[1];
-        // Items that are folded in turn gain in columns of any length.
+        // A column of more items, or bytes, has loads enough. Items that are folded in turn gain in columns of any length, if
+        // there are so many that all of a GPU is busy.
+        let is_short = columns.reduced <= 24 && columns.reduced * self.bytes as u64 <= 96;
         let is_in_turn = !self.is_exact && self.words > 2;
+        let many = if is_short { 1 << 14 } else { 1 << 16 };
+        let is_of_line = (is_short || is_in_turn) && columns.count / of_line as u64 >= many;
         let divides = |beside: usize| columns.inner.is_multiple_of(beside as u64);
         // Blocks for nine to sixteen pairs of columns take longer than those for as many columns twice.
         let is_slower = of_word == 2 && (17..=32).contains(&columns.count);
-        let is_of_line = is_short || is_in_turn;
-        let has_many = columns.count / of_line as u64 >= MANY;
-        let beside = if is_of_line && has_many && alignment >= 16 && divides(of_line) {
+        let beside = if is_of_line && alignment >= 16 && divides(of_line) {
             of_line
         } else if alignment >= 4 && divides(of_word) && !is_slower {
             of_word
