@@ -247,14 +247,7 @@ trait Steps: Sync {
     /// # Safety
     ///
     /// The items of the range have been gathered there, and there are the places.
-    unsafe fn fold(
-        &self,
-        panel: Panel,
-        range: Range<u64>,
-        places: *const u8,
-        pitch: usize,
-        partials: Places,
-    );
+    unsafe fn fold(&self, panel: Panel, range: Range<u64>, places: *const u8, pitch: usize, partials: Places);
 
     /// Merges and finishes the partial results of a panel's columns.
     ///

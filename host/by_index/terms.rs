@@ -3,8 +3,8 @@
 use super::indices::Words;
 use super::tally::{Items, Numbers};
 use super::{ByIndex, Enqueuing, Running, Starting, addresses, check, fill};
-use crate::data::{Data, gpu_of, other_device};
 use crate::cpu::Source;
+use crate::data::{Data, gpu_of, other_device};
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{Making, Terms};
 use crate::simd::with_simd;
