@@ -136,19 +136,15 @@ impl Items<'_> {
         let fold = |first: usize| {
             let range = first..(first + share).min(len);
             if !has_tables {
-                self.each(range, greatest, &bits, |batch| {
-                    batch.iter().for_each(|&(index, word)| offer(rule, &words[index], word));
-                });
+                self.each(range, greatest, &bits, |index, word| offer(rule, &words[index], word));
                 return;
             }
             let mut table = vec![0; count];
-            self.each(range, greatest, &bits, |batch| {
-                for &(index, word) in batch {
-                    // Most items change nothing: then the next item need not wait for a store.
-                    let all = rule.combine(table[index], word);
-                    if all != table[index] {
-                        table[index] = all;
-                    }
+            self.each(range, greatest, &bits, |index, word| {
+                // Most items change nothing: then the next item need not wait for a store.
+                let all = rule.combine(table[index], word);
+                if all != table[index] {
+                    table[index] = all;
                 }
             });
             table.iter().zip(&words).for_each(|(&word, all)| offer(rule, all, word));
@@ -161,47 +157,43 @@ impl Items<'_> {
         Found { words, bits }
     }
 
-    /// Gives the indices and words of items in a range to `combine`, some at a time.
+    /// Gives the index and the word of each item in a range to `combine`.
     fn each(
         &self,
         range: Range<usize>,
         greatest: Option<&[AtomicU64]>,
         bits: &[AtomicU32],
-        mut combine: impl FnMut(&[(usize, u64)]),
+        mut combine: impl FnMut(usize, u64),
     ) {
         const BATCH: usize = 256;
-        let are_long = self.values.are_long();
+        let is_long = self.values.are_long();
         let (mut indices, mut words) = ([0; BATCH], [0; BATCH]);
-        let mut batch = [(0, 0); BATCH];
         for first in range.clone().step_by(BATCH) {
             let len = BATCH.min(range.end - first);
-            let (batch, words) = (&mut batch[..len], &mut words[..len]);
-            self.indices.copy(first, &mut indices[..len]);
+            let (indices, words) = (&mut indices[..len], &mut words[..len]);
+            self.indices.copy(first, indices);
             // SAFETY: there are as many values as indices, and operators have words for numbers alone.
             unsafe { self.values.copy(first, words) };
-            for (at, word) in words.iter_mut().enumerate() {
-                let place = (first + at) as u64;
-                [*word] = if are_long {
+            for (word, place) in words.iter_mut().zip(first as u64..) {
+                [*word] = if is_long {
                     self.rule.words([*word], place)
                 } else {
                     self.rule.words([*word as u32], place)
                 };
             }
-            for ((at, &index), &word) in batch.iter_mut().zip(&indices).zip(&*words) {
-                *at = (index as usize, word);
-            }
             if let Some(greatest) = greatest {
-                for (at, (index, word)) in batch.iter_mut().enumerate() {
-                    let is_greatest = greatest[*index].load(Relaxed) == *word;
-                    *word = if is_greatest { !((first + at) as u64) } else { 0 };
+                for ((&index, word), place) in indices.iter().zip(&mut *words).zip(first as u64..) {
+                    let is_greatest = greatest[index as usize].load(Relaxed) == *word;
+                    *word = if is_greatest { !place } else { 0 };
                 }
             }
+            let items = || indices.iter().map(|&index| index as usize).zip(words.iter().copied());
             if !bits.is_empty() {
-                for &(index, _) in batch.iter().filter(|&&(index, word)| word == 0 && !has_bit(bits, index)) {
+                for (index, _) in items().filter(|&(index, word)| word == 0 && !has_bit(bits, index)) {
                     bits[index / 32].fetch_or(1 << (index % 32), Relaxed);
                 }
             }
-            combine(batch);
+            items().for_each(|(index, word)| combine(index, word));
         }
     }
 }
