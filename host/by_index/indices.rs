@@ -10,6 +10,7 @@ use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::null;
 
 /// A type of the words of indices: `u32` or `u64`.
@@ -67,13 +68,12 @@ impl Words<'_> {
         with_words!(self, |words| words[place].get())
     }
 
-    /// Copies consecutive indices, from number `first` on.
-    pub fn copy(&self, first: usize, to: &mut [u64]) {
-        with_words!(self, |words| {
-            for (to, index) in to.iter_mut().zip(&words[first..]) {
-                *to = index.get();
-            }
-        });
+    /// The indices of the items in a range.
+    pub fn part(&self, range: Range<usize>) -> Words<'_> {
+        match self {
+            Self::Short(words) => Words::Short(words[range].into()),
+            Self::Long(words) => Words::Long(words[range].into()),
+        }
     }
 
     /// Returns the place of the first index that is not below `count`.

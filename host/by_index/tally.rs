@@ -8,7 +8,7 @@
 //! that they become SIMD. Integers add exactly; what overflows is carried to integers of 128 bits. `f64` has
 //! two parts, and so have other items of which many do not fit in one.
 
-use super::indices::Words;
+use super::indices::{Index, Words, with_words};
 use crate::cpu::Source;
 use crate::pages::zeros;
 use crate::simd::with_simd;
@@ -76,27 +76,6 @@ impl Numbers<u8> for Ones {
 pub struct Items<'a, T> {
     pub numbers: &'a dyn Numbers<T>,
     pub indices: &'a Words<'a>,
-}
-
-/// Some items, copied.
-struct Block<T> {
-    len: usize,
-    indices: [u64; BLOCK],
-    values: [T; BLOCK],
-}
-
-impl<T: Element> Block<T> {
-    fn new() -> Self {
-        Self { len: 0, indices: [0; BLOCK], values: [T::zeroed(); BLOCK] }
-    }
-
-    /// Makes it the first items of a range, which has some and exists.
-    fn read(&mut self, items: &Items<T>, range: Range<usize>) {
-        self.len = BLOCK.min(range.len());
-        items.indices.copy(range.start, &mut self.indices[..self.len]);
-        // SAFETY: there is a number for each index.
-        unsafe { items.numbers.copy(range.start, &mut self.values[..self.len]) };
-    }
 }
 
 /// The bits of the low part of an item of two parts. To find the only part of a float, half of its bits.
@@ -205,28 +184,23 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
         }
     }
 
-    /// Adds items. Returns whether all their indices are below the number of sums; if not, the sums are of no
-    /// use.
-    fn add(&mut self, block: &Block<T>) -> bool {
+    /// Adds up to BLOCK items. Returns whether all their indices are below the number of sums; if not, the sums
+    /// are of no use.
+    fn add(&mut self, indices: &Words, values: &[T; BLOCK]) -> bool {
         with_simd(
             #[inline(always)]
-            || self.add_by_simd(block),
+            || self.add_by_simd(indices, values),
         )
     }
 
     #[inline(always)]
-    fn add_by_simd(&mut self, &Block { len, ref indices, ref values }: &Block<T>) -> bool {
+    fn add_by_simd(&mut self, indices: &Words, values: &[T; BLOCK]) -> bool {
         let (mut places, mut parts) = ([0; BLOCK], [[0; PARTS]; BLOCK]);
-        let (places, parts) = (&mut places[..len], &mut parts[..len]);
-        let (mask, end) = ((1 << self.copies) - 1, self.len as u64);
-        let (mut has_wrong, mut all_inside) = (false, true);
-        for (item, (place, &index)) in places.iter_mut().zip(indices).enumerate() {
-            has_wrong |= index >= end;
-            *place = (index as u32) << self.copies | (item as u32 & mask);
-        }
-        if has_wrong {
+        let (places, parts) = (&mut places[..indices.len()], &mut parts[..indices.len()]);
+        if with_words!(indices, |indices| self.find(indices, places)) {
             return false;
         }
+        let mut all_inside = true;
         for (parts, &value) in parts.iter_mut().zip(values) {
             let (split, is_inside) = split::<T, PARTS>(value);
             *parts = split;
@@ -244,6 +218,19 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
             self.add_outside(places, parts, values);
         }
         true
+    }
+
+    /// Finds the places of indices. Returns whether one is not below the number of sums.
+    #[inline(always)]
+    fn find(&self, indices: &[impl Index], places: &mut [u32]) -> bool {
+        let (mask, end) = ((1 << self.copies) - 1, self.len as u64);
+        let mut has_wrong = false;
+        for (item, (place, index)) in places.iter_mut().zip(indices).enumerate() {
+            let index = index.get();
+            has_wrong |= index >= end;
+            *place = (index as u32) << self.copies | (item as u32 & mask);
+        }
+        has_wrong
     }
 
     /// Adds the parts of items to the sums at their places.
@@ -475,6 +462,15 @@ impl<T: Element> Items<'_, T> {
         self.indices.len()
     }
 
+    /// Copies the numbers of the first items of a range, which exist. Returns their indices.
+    #[inline(always)]
+    fn read(&self, range: Range<usize>, values: &mut [T; BLOCK]) -> Words<'_> {
+        let len = BLOCK.min(range.len());
+        // SAFETY: there is a number for each index.
+        unsafe { self.numbers.copy(range.start, &mut values[..len]) };
+        self.indices.part(range.start..range.start + len)
+    }
+
     /// The number of the item at a place.
     fn number(&self, place: usize) -> T {
         assert!(place < self.len());
@@ -487,10 +483,10 @@ impl<T: Element> Items<'_, T> {
     /// Adds up the items of a range of places. Returns whether all their indices are below the number of
     /// sums.
     fn add<const PARTS: usize>(&self, range: Range<usize>, sums: &mut Sums<T, PARTS>) -> bool {
-        let mut block = Block::new();
+        let mut values = [T::zeroed(); BLOCK];
         range.clone().step_by(BLOCK).all(|first| {
-            block.read(self, first..range.end);
-            sums.add(&block)
+            let indices = self.read(first..range.end, &mut values);
+            sums.add(&indices, &values)
         })
     }
 
@@ -609,36 +605,35 @@ impl<T: Element> Items<'_, T> {
         let deal = |share: usize, dealt: &mut [(u32, T)]| {
             let first = first + share * SHARE;
             let places = first..first + dealt.len();
-            let mut block = Block::new();
             // Counts are two places further: after their sum, and after each item has moved the place of the
             // next one, the first places are the starts.
             let mut starts = vec![0u32; all.len() + 2];
-            for first in places.clone().step_by(BLOCK) {
-                let indices = &mut block.indices[..BLOCK.min(places.end - first)];
-                self.indices.copy(first, indices);
-                indices.iter().for_each(|index| starts[(index >> shift) as usize + 2] += 1);
-            }
+            with_words!(self.indices.part(places.clone()), |indices| {
+                indices.iter().for_each(|index| starts[(index.get() >> shift) as usize + 2] += 1);
+            });
             (1..starts.len()).for_each(|number| starts[number] += starts[number - 1]);
+            let mut values = [T::zeroed(); BLOCK];
             for first in places.clone().step_by(BLOCK) {
-                block.read(self, first..places.end);
-                for (&index, &value) in block.indices[..block.len].iter().zip(&block.values) {
-                    let next = &mut starts[(index >> shift) as usize + 1];
-                    dealt[*next as usize] = ((index & (range as u64 - 1)) as u32, value);
-                    *next += 1;
-                }
+                with_words!(self.read(first..places.end, &mut values), |indices| {
+                    for (index, &value) in indices.iter().zip(&values) {
+                        let index = index.get();
+                        let next = &mut starts[(index >> shift) as usize + 1];
+                        dealt[*next as usize] = ((index & (range as u64 - 1)) as u32, value);
+                        *next += 1;
+                    }
+                });
             }
             starts
         };
         let starts = threads::map_parts(dealt, SHARE, &deal);
         let add = |number: usize, sums: &mut [Sums<T, PARTS>]| {
-            let mut block = Block::new();
+            let (mut indices, mut values) = ([0; BLOCK], [T::zeroed(); BLOCK]);
             for (dealt, starts) in dealt.chunks(SHARE).zip(&starts) {
                 for items in dealt[starts[number] as usize..starts[number + 1] as usize].chunks(BLOCK) {
-                    block.len = items.len();
-                    for (item, &(index, value)) in items.iter().enumerate() {
-                        (block.indices[item], block.values[item]) = (index.into(), value);
+                    for (item, (index, value)) in items.iter().zip(indices.iter_mut().zip(&mut values)) {
+                        (*index, *value) = *item;
                     }
-                    sums[0].add(&block);
+                    sums[0].add(&Words::Short(indices[..items.len()].into()), &values);
                 }
             }
         };

@@ -1,7 +1,7 @@
 //! Reductions by index to words on the CPU, as on a GPU: threads combine the words of items with tables of
 //! their own if these are small, and else with one table.
 
-use super::indices;
+use super::indices::{self, Index, with_words};
 use crate::{Item, cpu::Source, threads};
 use gpu_reduce_kernels::words::{Kind, Rule, Rules, Words, bits_of, store};
 use std::mem::transmute_copy;
@@ -167,11 +167,10 @@ impl Items<'_> {
     ) {
         const BATCH: usize = 256;
         let is_long = self.values.are_long();
-        let (mut indices, mut words) = ([0; BATCH], [0; BATCH]);
+        let mut words = [0; BATCH];
         for first in range.clone().step_by(BATCH) {
             let len = BATCH.min(range.end - first);
-            let (indices, words) = (&mut indices[..len], &mut words[..len]);
-            self.indices.copy(first, indices);
+            let words = &mut words[..len];
             // SAFETY: there are as many values as indices, and operators have words for numbers alone.
             unsafe { self.values.copy(first, words) };
             for (word, place) in words.iter_mut().zip(first as u64..) {
@@ -181,19 +180,22 @@ impl Items<'_> {
                     self.rule.words([*word as u32], place)
                 };
             }
-            if let Some(greatest) = greatest {
-                for ((&index, word), place) in indices.iter().zip(&mut *words).zip(first as u64..) {
-                    let is_greatest = greatest[index as usize].load(Relaxed) == *word;
-                    *word = if is_greatest { !place } else { 0 };
+            with_words!(self.indices.part(first..first + len), |indices| {
+                let indices = || indices.iter().map(|index| index.get() as usize);
+                if let Some(greatest) = greatest {
+                    for ((index, word), place) in indices().zip(&mut *words).zip(first as u64..) {
+                        let is_greatest = greatest[index].load(Relaxed) == *word;
+                        *word = if is_greatest { !place } else { 0 };
+                    }
                 }
-            }
-            let items = || indices.iter().map(|&index| index as usize).zip(words.iter().copied());
-            if !bits.is_empty() {
-                for (index, _) in items().filter(|&(index, word)| word == 0 && !has_bit(bits, index)) {
-                    bits[index / 32].fetch_or(1 << (index % 32), Relaxed);
+                let items = || indices().zip(words.iter().copied());
+                if !bits.is_empty() {
+                    for (index, _) in items().filter(|&(index, word)| word == 0 && !has_bit(bits, index)) {
+                        bits[index / 32].fetch_or(1 << (index % 32), Relaxed);
+                    }
                 }
-            }
-            items().for_each(|(index, word)| combine(index, word));
+                items().for_each(|(index, word)| combine(index, word));
+            });
         }
     }
 }
