@@ -87,4 +87,6 @@ def test_index_add(dtype):
         gpu_reduce.index_add(out, np.array([20]), x[:1])
     with pytest.raises(ValueError, match="does not have a row for each"):
         gpu_reduce.index_add(out, index, x[:3])
+    with pytest.raises(ValueError, match="does not have a row for each"):
+        gpu_reduce.index_add(out, index[:1], x[0])
     assert out.tolist() == before.tolist()
