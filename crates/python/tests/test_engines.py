@@ -32,6 +32,7 @@ def test_torch():
 ALL = [
     (["dask"], "dask_sums"),
     (["pandas", "xarray"], "pandas_groups"),
+    (["pandas", "polars", "pyarrow"], "polars_sums"),
     (["ray"], "ray_sums"),
     (["dask", "flox", "xarray"], "xarray_flox"),
 ]
@@ -51,5 +52,9 @@ def test_examples(packages, example, capsys):
         months = [x.values[:, names["month"] == month] for month in range(1, 13)]
         sums = [[math.fsum(place) for place in month] for month in months]
         assert np.array(sums).T.tobytes().hex() == lines[0]
+    elif example == "polars_sums":
+        table = names["table"].to_pandas()
+        sums = table.groupby(["city", "year"])["x"].agg(math.fsum)
+        assert lines[0] == f"{math.fsum(x)!r} {sums.to_numpy().tobytes().hex()}"
     else:
         assert float(lines[0]) == math.fsum(x.flat)
