@@ -31,7 +31,7 @@ use indices::{elements_of_rows, with_words};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{null, null_mut, without_provenance};
-use tally::{Items, Numbers, Ones};
+use tally::{Items, Numbers};
 use terms::{Multiply, Pick, PickCounted};
 
 /// Items with an index each: what [`Reduce::by_index`] returns.
@@ -223,7 +223,9 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
             return Ok(());
         }
         match (self.data.place()?, sums.into_places(), queue) {
-            (Cpu(values), Cpu(sums), None) => tally_on_host::<Sum, _>(&self.indices, &values, true, sums),
+            (Cpu(values), Cpu(sums), None) => {
+                tally_on_host::<Sum, _>(&self.indices, Some(&values), true, sums)
+            }
             (Gpu((gpu, items)), Gpu(sums), Some(queue)) if gpu == queue.gpu() => {
                 let request = self.request::<Sum, D::Item>(gpu, address(&items), true, sums)?;
                 // SAFETY: the types are these; as the caller vouches.
@@ -258,7 +260,9 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         }
         let on = results.device();
         match (self.data.place()?, results.into_places()) {
-            (Cpu(values), Cpu(results)) => tally_on_host::<Sum, _>(&self.indices, &values, true, results),
+            (Cpu(values), Cpu(results)) => {
+                tally_on_host::<Sum, _>(&self.indices, Some(&values), true, results)
+            }
             (Gpu((gpu, items)), Gpu(results)) if on == Device(Gpu(gpu)) => {
                 // SAFETY: the types are these, and all is borrowed.
                 unsafe {
@@ -363,10 +367,10 @@ fn request<O: OfTally<T>, T: Element>(
     Ok(Tally { types, items, indices, index_words, len, count: count as u32, onto, results: results.cast() })
 }
 
-/// Adds up numbers on the CPU.
+/// Adds up numbers on the CPU; of none, each is 1.
 fn tally_on_host<O: OfTally<T>, T: Element>(
     indices: &Indices,
-    numbers: &dyn Numbers<T>,
+    numbers: Option<&dyn Numbers<T>>,
     onto: bool,
     results: &mut [O::Output],
 ) -> Result<(), Error> {
@@ -458,7 +462,9 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
         }
         let mut results = Buffer::for_results(&device, groups.count)?;
         match (place, results.whole_mut()) {
-            (Cpu(values), Cpu(results)) => tally_on_host::<O, _>(&groups.indices, &values, false, results)?,
+            (Cpu(values), Cpu(results)) => {
+                tally_on_host::<O, _>(&groups.indices, Some(&values), false, results)?
+            }
             (Gpu((gpu, items)), Gpu(results)) => {
                 let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
                 // SAFETY: the types are these, and all is borrowed.
@@ -637,7 +643,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
         }
         match (groups.data.place()?, results.into_places(), queue) {
             (Cpu(values), Cpu(results), None) => {
-                tally_on_host::<O, _>(&groups.indices, &values, false, results)
+                tally_on_host::<O, _>(&groups.indices, Some(&values), false, results)
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
                 let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
@@ -909,7 +915,7 @@ pub fn bincount<'a>(indices: impl Into<Indices<'a>>, count: usize) -> Result<Buf
     }
     match (&device.0, counts.whole_mut()) {
         (Cpu(()), Cpu(counts)) => {
-            tally_on_host::<Sum, u8>(&indices, &Ones, false, counts)?;
+            tally_on_host::<Sum, u8>(&indices, None, false, counts)?;
         }
         (Gpu(gpu), Gpu(counts)) => {
             let request = request::<Sum, u8>(gpu, null(), &indices, count, false, counts)?;

@@ -24,7 +24,7 @@ fn reduce<T: Element, S: Source<Item = T>>(
     results: &mut [T::Real],
 ) {
     let mut centers = vec![Center::default(); results.len()];
-    Items { numbers: &values, indices }.reduce::<Centers>(false, &mut centers);
+    Items { numbers: Some(&values), indices }.reduce::<Centers>(false, &mut centers);
     let square = |place: usize| {
         // SAFETY: there are as many values as indices.
         let value = unsafe { values.get(place) };
@@ -33,7 +33,7 @@ fn reduce<T: Element, S: Source<Item = T>>(
     let mut squares = vec![0.0; indices.len()];
     in_parts(&mut squares, &|place, to| *to = square(place));
     let mut sums = vec![0.0f64; results.len()];
-    Items { numbers: &&squares[..], indices }.reduce::<Sum>(false, &mut sums);
+    Items { numbers: Some(&&squares[..]), indices }.reduce::<Sum>(false, &mut sums);
     in_parts(results, &|index, result| {
         *result = T::real(centers[index].spread(sums[index], ddof, is_root));
     });

@@ -63,18 +63,10 @@ impl<S: Source> Numbers<S::Item> for S {
     }
 }
 
-/// Each number is 1.
-pub struct Ones;
-
-impl Numbers<u8> for Ones {
-    unsafe fn copy(&self, _: usize, to: &mut [u8]) {
-        to.fill(1);
-    }
-}
-
 /// The items of sums by index: a number for each, and an index.
 pub struct Items<'a, T> {
-    pub numbers: &'a dyn Numbers<T>,
+    /// None if each number is 1.
+    pub numbers: Option<&'a dyn Numbers<T>>,
     pub indices: &'a Words<'a>,
 }
 
@@ -184,9 +176,9 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
         }
     }
 
-    /// Adds up to BLOCK items. Returns whether all their indices are below the number of sums; if not, the sums
-    /// are of no use.
-    fn add(&mut self, indices: &Words, values: &[T; BLOCK]) -> bool {
+    /// Adds up to BLOCK items, of which each is 1 if there are no values. Returns whether all their indices are
+    /// below the number of sums; if not, the sums are of no use.
+    fn add(&mut self, indices: &Words, values: Option<&[T; BLOCK]>) -> bool {
         with_simd(
             #[inline(always)]
             || self.add_by_simd(indices, values),
@@ -194,12 +186,16 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
     }
 
     #[inline(always)]
-    fn add_by_simd(&mut self, indices: &Words, values: &[T; BLOCK]) -> bool {
+    fn add_by_simd(&mut self, indices: &Words, values: Option<&[T; BLOCK]>) -> bool {
         let (mut places, mut parts) = ([0; BLOCK], [[0; PARTS]; BLOCK]);
         let (places, parts) = (&mut places[..indices.len()], &mut parts[..indices.len()]);
         if with_words!(indices, |indices| self.find(indices, places)) {
             return false;
         }
+        let Some(values) = values else {
+            places.iter().for_each(|&place| self.parts[place as usize][0] += 1);
+            return true;
+        };
         let mut all_inside = true;
         for (parts, &value) in parts.iter_mut().zip(values) {
             let (split, is_inside) = split::<T, PARTS>(value);
@@ -462,21 +458,26 @@ impl<T: Element> Items<'_, T> {
         self.indices.len()
     }
 
-    /// Copies the numbers of the first items of a range, which exist. Returns their indices.
+    /// Copies the numbers of the first items of a range, which exist, if there are numbers. Returns their
+    /// indices.
     #[inline(always)]
     fn read(&self, range: Range<usize>, values: &mut [T; BLOCK]) -> Words<'_> {
         let len = BLOCK.min(range.len());
-        // SAFETY: there is a number for each index.
-        unsafe { self.numbers.copy(range.start, &mut values[..len]) };
+        if let Some(numbers) = self.numbers {
+            // SAFETY: there is a number for each index.
+            unsafe { numbers.copy(range.start, &mut values[..len]) };
+        }
         self.indices.part(range.start..range.start + len)
     }
 
     /// The number of the item at a place.
     fn number(&self, place: usize) -> T {
         assert!(place < self.len());
-        let mut number = [T::zeroed()];
-        // SAFETY: there is a number for each index.
-        unsafe { self.numbers.copy(place, &mut number) };
+        let mut number = [T::one()];
+        if let Some(numbers) = self.numbers {
+            // SAFETY: there is a number for each index.
+            unsafe { numbers.copy(place, &mut number) };
+        }
         number[0]
     }
 
@@ -486,7 +487,7 @@ impl<T: Element> Items<'_, T> {
         let mut values = [T::zeroed(); BLOCK];
         range.clone().step_by(BLOCK).all(|first| {
             let indices = self.read(first..range.end, &mut values);
-            sums.add(&indices, &values)
+            sums.add(&indices, self.numbers.map(|_| &values))
         })
     }
 
@@ -612,7 +613,7 @@ impl<T: Element> Items<'_, T> {
                 indices.iter().for_each(|index| starts[(index.get() >> shift) as usize + 2] += 1);
             });
             (1..starts.len()).for_each(|number| starts[number] += starts[number - 1]);
-            let mut values = [T::zeroed(); BLOCK];
+            let mut values = [T::one(); BLOCK];
             for first in places.clone().step_by(BLOCK) {
                 with_words!(self.read(first..places.end, &mut values), |indices| {
                     for (index, &value) in indices.iter().zip(&values) {
@@ -633,7 +634,7 @@ impl<T: Element> Items<'_, T> {
                     for (item, (index, value)) in items.iter().zip(indices.iter_mut().zip(&mut values)) {
                         (*index, *value) = *item;
                     }
-                    sums[0].add(&Words::Short(indices[..items.len()].into()), &values);
+                    sums[0].add(&Words::Short(indices[..items.len()].into()), Some(&values));
                 }
             }
         };

@@ -148,7 +148,8 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         O::Output: Item,
     {
         let words = self.indices.words()?;
-        let numbers = &TermsOf { items, make };
+        let terms = TermsOf { items, make };
+        let numbers: Option<&dyn Numbers<M::Term>> = Some(&terms);
         if !M::DROPS {
             let all_right = Items { numbers, indices: &words }.reduce::<O>(false, results);
             return if all_right { Ok(()) } else { self.indices.check_on_host(&words, self.count) };

@@ -2,6 +2,7 @@
 //! their own if these are small, and else with one table.
 
 use super::indices::{self, Index, with_words};
+use crate::simd::with_simd;
 use crate::{Item, cpu::Source, threads};
 use gpu_reduce_kernels::words::{Kind, Rule, Rules, Words, bits_of, store};
 use std::mem::transmute_copy;
@@ -173,13 +174,18 @@ impl Items<'_> {
             let words = &mut words[..len];
             // SAFETY: there are as many values as indices, and operators have words for numbers alone.
             unsafe { self.values.copy(first, words) };
-            for (word, place) in words.iter_mut().zip(first as u64..) {
-                [*word] = if is_long {
-                    self.rule.words([*word], place)
-                } else {
-                    self.rule.words([*word as u32], place)
-                };
-            }
+            with_simd(
+                #[inline(always)]
+                || {
+                    for (word, place) in words.iter_mut().zip(first as u64..) {
+                        [*word] = if is_long {
+                            self.rule.words([*word], place)
+                        } else {
+                            self.rule.words([*word as u32], place)
+                        };
+                    }
+                },
+            );
             with_words!(self.indices.part(first..first + len), |indices| {
                 let indices = || indices.iter().map(|index| index.get() as usize);
                 if let Some(greatest) = greatest {

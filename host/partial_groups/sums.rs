@@ -405,7 +405,8 @@ impl<S: Source, V> Scatter<S::Item, V> for Numbered<'_, S> {
     {
         let mut sums = Sums::default();
         let layout = Layout::of::<O, S::Item>();
-        let items = Items { numbers: &self.items, indices: &indices::Words::Short(self.numbers.into()) };
+        let items =
+            Items { numbers: Some(&self.items), indices: &indices::Words::Short(self.numbers.into()) };
         items.each_sum(self.count, O::COUNTS, |sum| {
             sums.push_exact::<<S::Item as Element>::Wide>(layout, sum);
         });
