@@ -305,12 +305,15 @@ type Combine<'a, A> = &'a dyn Fn(A, A) -> A;
 /// The items of one device.
 type ShardOf<'a, D> = <<D as Reduce>::Data<'a> as Data<'a>>::Shard;
 
-/// Returns the groups of items, of each device. `accumulate` takes the items of a device, the number of each
-/// one's group, and the number of groups.
+/// What accumulates the items of a device. It takes the items, the number of each one's group, and the number
+/// of groups.
+type Accumulate<'f, S, A> = &'f (dyn Fn(S, &[u32], usize) -> Result<Accumulators<A>, Error> + Sync);
+
+/// Returns the groups of items, of each device.
 fn runs<'a, K, Q, D, A: Send>(
     keys: &'a Q,
     items: &'a D,
-    accumulate: &(dyn Fn(ShardOf<'a, D>, &[u32], usize) -> Result<Accumulators<A>, Error> + Sync),
+    accumulate: Accumulate<ShardOf<'a, D>, A>,
 ) -> Result<Vec<Run<A, K>>, Error>
 where
     K: GroupKey,
