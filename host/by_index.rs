@@ -31,7 +31,7 @@ use indices::{elements_of_rows, with_words};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{null, null_mut, without_provenance};
-use tally::Items;
+use tally::{Items, Numbers};
 use terms::{Multiply, Pick, PickCounted};
 
 /// Items with an index each: what [`Reduce::by_index`] returns.
@@ -223,7 +223,9 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
             return Ok(());
         }
         match (self.data.place()?, sums.into_places(), queue) {
-            (Cpu(values), Cpu(sums), None) => self.tally_on_host::<Sum, _, _>(Some(values), true, sums),
+            (Cpu(values), Cpu(sums), None) => {
+                tally_on_host::<Sum, _>(&self.indices, Some(&values), true, sums)
+            }
             (Gpu((gpu, items)), Gpu(sums), Some(queue)) if gpu == queue.gpu() => {
                 let request = self.request::<Sum, D::Item>(gpu, address(&items), true, sums)?;
                 // SAFETY: the types are these; as the caller vouches.
@@ -258,7 +260,9 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         }
         let on = results.device();
         match (self.data.place()?, results.into_places()) {
-            (Cpu(values), Cpu(results)) => self.tally_on_host::<Sum, _, _>(Some(values), true, results),
+            (Cpu(values), Cpu(results)) => {
+                tally_on_host::<Sum, _>(&self.indices, Some(&values), true, results)
+            }
             (Gpu((gpu, items)), Gpu(results)) if on == Device(Gpu(gpu)) => {
                 // SAFETY: the types are these, and all is borrowed.
                 unsafe {
@@ -284,15 +288,6 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     /// Returns the error of the first wrong index that a GPU has found.
     fn check(&self, wrong: u64) -> Result<(), Error> {
         check(wrong, &self.indices, self.count)
-    }
-
-    fn tally_on_host<O: OfTally<T>, S: Source<Item = T>, T: Element>(
-        &self,
-        values: Option<S>,
-        onto: bool,
-        results: &mut [O::Output],
-    ) -> Result<(), Error> {
-        tally_on_host::<O, S, T>(&self.indices, values, onto, results)
     }
 
     /// What reduces to words on a GPU.
@@ -333,10 +328,8 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     ) -> Result<(), Error> {
         let indices = self.indices.words()?;
         self.indices.check_on_host(&indices, self.count)?;
-        let without = with_words!(indices, |indices| {
-            // SAFETY: as the caller vouches.
-            unsafe { words::reduce(words, values, indices, default, results) }
-        });
+        // SAFETY: as the caller vouches.
+        let without = unsafe { words::reduce(words, &values, &indices, default, results) };
         without.map_or(Ok(()), |segment| Err(Error::EmptySegment { op, segment: segment as u64 }))
     }
 
@@ -374,15 +367,15 @@ fn request<O: OfTally<T>, T: Element>(
     Ok(Tally { types, items, indices, index_words, len, count: count as u32, onto, results: results.cast() })
 }
 
-/// Adds up items on the CPU; of no items, each is 1.
-fn tally_on_host<O: OfTally<T>, S: Source<Item = T>, T: Element>(
+/// Adds up numbers on the CPU; of none, each is 1.
+fn tally_on_host<O: OfTally<T>, T: Element>(
     indices: &Indices,
-    values: Option<S>,
+    numbers: Option<&dyn Numbers<T>>,
     onto: bool,
     results: &mut [O::Output],
 ) -> Result<(), Error> {
     let words = indices.words()?;
-    if with_words!(&words, |indices| Items { values, indices }.reduce::<O>(onto, results)) {
+    if (Items { numbers, indices: &words }).reduce::<O>(onto, results) {
         return Ok(());
     }
     indices.check_on_host(&words, results.len())
@@ -469,7 +462,9 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
         }
         let mut results = Buffer::for_results(&device, groups.count)?;
         match (place, results.whole_mut()) {
-            (Cpu(values), Cpu(results)) => groups.tally_on_host::<O, _, _>(Some(values), false, results)?,
+            (Cpu(values), Cpu(results)) => {
+                tally_on_host::<O, _>(&groups.indices, Some(&values), false, results)?
+            }
             (Gpu((gpu, items)), Gpu(results)) => {
                 let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
                 // SAFETY: the types are these, and all is borrowed.
@@ -648,7 +643,7 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Enqueuing<'_, 'a, '_, D, 
         }
         match (groups.data.place()?, results.into_places(), queue) {
             (Cpu(values), Cpu(results), None) => {
-                groups.tally_on_host::<O, _, _>(Some(values), false, results)
+                tally_on_host::<O, _>(&groups.indices, Some(&values), false, results)
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
                 let request = groups.request::<O, D::Item>(gpu, address(&items), false, results)?;
@@ -920,7 +915,7 @@ pub fn bincount<'a>(indices: impl Into<Indices<'a>>, count: usize) -> Result<Buf
     }
     match (&device.0, counts.whole_mut()) {
         (Cpu(()), Cpu(counts)) => {
-            tally_on_host::<Sum, &[u8], u8>(&indices, None, false, counts)?;
+            tally_on_host::<Sum, u8>(&indices, None, false, counts)?;
         }
         (Gpu(gpu), Gpu(counts)) => {
             let request = request::<Sum, u8>(gpu, null(), &indices, count, false, counts)?;

@@ -207,7 +207,7 @@ fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     results: &mut [O::Output],
 ) {
     const { assert_alignment::<O::Accumulator>() };
-    let Columns { reduced, inner, .. } = columns;
+    let reduced = columns.reduced;
     if reduced == 0 {
         return results.fill(op.finish(op.identity(), 0).unwrap_or(default));
     }
@@ -216,54 +216,109 @@ fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
             && columns.count <= results.len() as u64
     );
     let plan = Plan::new(reduced, const { width::<O, S::Item>(P::BYTES) }, block);
-    let folds = O::agent().folds::<S>();
-    // SAFETY: each column has items.
-    let begin = |first: usize| op.begin(unsafe { items.get(first) });
     let results = Places { first: results.as_mut_ptr().cast(), bytes: size_of::<O::Output>() };
     let work = ColumnsOnCpu {
-        plan: &plan,
+        plan,
         columns,
         bytes: size_of::<S::Item>(),
         accumulator: size_of::<O::Accumulator>(),
         boundary: S::BOUNDARY,
         room: S::room,
-        // SAFETY: as the caller vouches.
-        gather: &|first, len, columns, places, pitch| unsafe {
-            items.gather(first, inner as usize, len, columns, places, pitch);
-        },
-        fold: &|panel, range, places, pitch, partials| {
-            let len = (range.end - range.start) as usize;
-            panel.for_each(columns, |index, first| {
-                let op = begin(first);
-                // SAFETY: as the caller vouches; the folds are for these types.
-                unsafe {
-                    let items = S::gathered(places.add(index * pitch), len);
-                    let (op, items) = ((&raw const op).cast(), (&raw const items).cast());
-                    (folds.chunk)(
-                        op,
-                        items,
-                        0..len,
-                        range.start,
-                        plan.row as usize,
-                        partials.at(index * plan.chunks as usize),
-                    );
-                }
-            });
-        },
-        finish: &|panel, partials| {
-            panel.for_each(columns, |index, first| {
-                let chunks = plan.chunks as usize;
-                // SAFETY: each column has a partial result of each chunk, and a place for its result.
-                unsafe {
-                    let partials = slice::from_raw_parts(partials.at(index * chunks).cast(), chunks);
-                    let result = parts::finish::<O, S>(&begin(first), partials, reduced);
-                    results.at(panel.column + index).cast::<O::Output>().write(result.unwrap_or(default));
-                }
-            });
-        },
+        steps: &ColumnsOf { op, items, columns, plan, default, results },
     };
     // SAFETY: all columns have their items and a place, as asserted above.
     unsafe { work.all() }
+}
+
+/// The steps of a reduction of columns that depend on the types. It is a trait of its own, because the compiler
+/// copies the body of a `dyn Fn` to a function that nothing calls, for `FnOnce`.
+trait Steps: Sync {
+    /// As [`Source::gather`], with the columns' stride.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Source::gather`].
+    unsafe fn gather(&self, first: usize, len: usize, columns: usize, places: *mut u8, pitch: usize);
+
+    /// Folds a range of each column of a panel. Takes the address of the copied items, the bytes from one
+    /// column to the next, and the places for the partial results, in which columns are `plan.chunks` places
+    /// apart.
+    ///
+    /// # Safety
+    ///
+    /// The items of the range have been gathered there, and there are the places.
+    unsafe fn fold(&self, panel: Panel, range: Range<u64>, places: *const u8, pitch: usize, partials: Places);
+
+    /// Merges and finishes the partial results of a panel's columns.
+    ///
+    /// # Safety
+    ///
+    /// Each column has a partial result of each chunk, and a place for its result.
+    unsafe fn finish(&self, panel: Panel, partials: Places);
+}
+
+/// Columns that an operator reduces to places.
+struct ColumnsOf<'a, O: Op<S::Item>, S: Source> {
+    op: &'a O,
+    items: S,
+    columns: Columns,
+    plan: Plan,
+    default: O::Output,
+    results: Places,
+}
+
+impl<O: Op<S::Item>, S: Source> ColumnsOf<'_, O, S> {
+    /// The operator for the column with this first item.
+    ///
+    /// # Safety
+    ///
+    /// The item exists.
+    #[inline(always)]
+    unsafe fn begin(&self, first: usize) -> O {
+        // SAFETY: as the caller vouches.
+        self.op.begin(unsafe { self.items.get(first) })
+    }
+}
+
+impl<O: Op<S::Item>, S: Source> Steps for ColumnsOf<'_, O, S> {
+    unsafe fn gather(&self, first: usize, len: usize, columns: usize, places: *mut u8, pitch: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.items.gather(first, self.columns.inner as usize, len, columns, places, pitch) }
+    }
+
+    unsafe fn fold(
+        &self,
+        panel: Panel,
+        range: Range<u64>,
+        places: *const u8,
+        pitch: usize,
+        partials: Places,
+    ) {
+        let folds = O::agent().folds::<S>();
+        let (len, chunks) = ((range.end - range.start) as usize, self.plan.chunks as usize);
+        panel.for_each(self.columns, |index, first| {
+            // SAFETY: as the caller vouches; the folds are for these types.
+            unsafe {
+                let (op, items) = (self.begin(first), S::gathered(places.add(index * pitch), len));
+                let (op, items) = ((&raw const op).cast(), (&raw const items).cast());
+                let partial = partials.at(index * chunks);
+                (folds.chunk)(op, items, 0..len, range.start, self.plan.row as usize, partial);
+            }
+        });
+    }
+
+    unsafe fn finish(&self, panel: Panel, partials: Places) {
+        let chunks = self.plan.chunks as usize;
+        panel.for_each(self.columns, |index, first| {
+            // SAFETY: as the caller vouches.
+            unsafe {
+                let partials = slice::from_raw_parts(partials.at(index * chunks).cast(), chunks);
+                let result = parts::finish::<O, S>(&self.begin(first), partials, self.plan.len);
+                let place = self.results.at(panel.column + index).cast::<O::Output>();
+                place.write(result.unwrap_or(self.default));
+            }
+        });
+    }
 }
 
 /// Bytes of columns that a thread copies at a time: they fit in a cache.
@@ -272,7 +327,7 @@ const GATHERED: usize = 1 << 19;
 /// A reduction of columns; the types are left behind. A chunk of neighbouring columns is copied at a time, so
 /// that the items of a column lie side by side, and then folded as any chunk.
 struct ColumnsOnCpu<'a> {
-    plan: &'a Plan,
+    plan: Plan,
     columns: Columns,
     /// The size of an item, and of an accumulator.
     bytes: usize,
@@ -280,14 +335,7 @@ struct ColumnsOnCpu<'a> {
     /// As [`Source::BOUNDARY`] and [`Source::room`].
     boundary: usize,
     room: fn(usize) -> usize,
-    /// As [`Source::gather`].
-    gather: &'a (dyn Fn(usize, usize, usize, *mut u8, usize) + Sync),
-    /// Folds a range of each column of a panel. Takes the address of the copied items, the bytes from one
-    /// column to the next, and the places for the partial results, in which columns are `plan.chunks` places
-    /// apart.
-    fold: &'a (dyn Fn(Panel, Range<u64>, *const u8, usize, Places) + Sync),
-    /// Merges and finishes the partial results of a panel's columns.
-    finish: &'a (dyn Fn(Panel, Places) + Sync),
+    steps: &'a dyn Steps,
 }
 
 /// Neighbouring columns: some columns of one matrix, or all columns of several matrices in a row.
@@ -371,9 +419,12 @@ impl ColumnsOnCpu<'_> {
                     for matrix in 0..outer {
                         let first =
                             panel.first + (matrix * self.plan.len as usize + range.start as usize) * inner;
-                        (self.gather)(first, len, width, scratch.wrapping_add(matrix * width * pitch), pitch);
+                        let places = scratch.wrapping_add(matrix * width * pitch);
+                        // SAFETY: as the caller vouches; the scratch memory has room for these columns.
+                        unsafe { self.steps.gather(first, len, width, places, pitch) };
                     }
-                    (self.fold)(panel, range.clone(), scratch, pitch, partials.from(chunk));
+                    // SAFETY: the items have been gathered, and there is a place for each partial result.
+                    unsafe { self.steps.fold(panel, range.clone(), scratch, pitch, partials.from(chunk)) };
                 });
             };
             if chunks > 1 {
@@ -381,7 +432,8 @@ impl ColumnsOnCpu<'_> {
             } else {
                 chunk(0)
             }
-            (self.finish)(panel, partials);
+            // SAFETY: all chunks have been folded; as the caller vouches.
+            unsafe { self.steps.finish(panel, partials) };
         });
     }
 }

@@ -133,23 +133,9 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         Q: Reduce<Item = K, Data<'a>: Data<'a, Shard: Keys<'a, Owned = K::Columns>>> + ?Sized,
         D: Reduce<Item = T> + ?Sized,
     {
-        let data = (keys.data(), items.data());
-        let (first, second) = (data.0.len(), data.1.len());
-        if first != second {
-            return Err(Error::LengthMismatch { first, second });
-        }
-        let shards: Vec<_> = data.shards()?.into_iter().filter(|shard| !shard.is_empty()).collect();
-        let run = |shard: (_, _)| {
-            // Fails if they lie on different devices.
-            shard.place()?;
-            let (keys, items) = shard;
-            self.run(&Groups::new(keys, false)?, items)
-        };
-        let runs: Vec<_> = if shards.len() == 1 {
-            shards.into_iter().map(run).collect::<Result<_, _>>()?
-        } else {
-            threads::map(shards.len(), &|number| run(shards[number])).into_iter().collect::<Result<_, _>>()?
-        };
+        let accumulate =
+            |items: ShardOf<'a, D>, numbers: &[u32], count| self.accumulate(items, numbers, count);
+        let runs = runs::<K, Q, D, _>(keys, items, &accumulate)?;
         runs.into_iter().for_each(|run| self.push(run));
         Ok(())
     }
@@ -185,7 +171,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         }
         if first > 0 {
             lies_on(gpu_of(&items.place()?), &groups.numbers().device())?;
-            let run = self.run(groups, items)?;
+            let run = run(groups, |numbers, count| self.accumulate(items, numbers, count))?;
             self.push(run);
         }
         Ok(())
@@ -242,17 +228,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         O::Output: Item,
     {
         let all = self.all();
-        let indices = || all.keys.iter().map(K::index);
-        let wrong = |&(_, index): &(u64, i128)| index < 0 || index >= count as i128;
-        if let Some((place, index)) = (0..).zip(indices()).find(wrong) {
-            return Err(Error::BadIndex { place, index, count });
-        }
-        let mut results = zeroed(count)?;
-        results.fill(without);
-        for (index, result) in indices().zip(self.results(&all)?) {
-            results[index as usize] = result;
-        }
-        Ok(Buffer::of_host(results))
+        check(&all.keys, count)?;
+        by_index(&all.keys, self.results(&all)?, count, without)
     }
 
     fn results(&self, all: &Run<O::Accumulator, K>) -> Result<Vec<O::Output>, Error>
@@ -285,31 +262,23 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         O::agent().by_index(&self.op, LayoutOf)
     }
 
-    /// Returns the groups of items on one device, whose keys have been numbered.
-    fn run<'a>(
+    /// Returns what groups of items on one device accumulate; each item has the number of its group.
+    fn accumulate<'a>(
         &self,
-        groups: &Groups<K::Columns>,
         items: impl Data<'a, Item = T>,
-    ) -> Result<Run<O::Accumulator, K>, Error> {
-        let mut bits = K::bits(groups.keys())?;
-        let mut numbers = on_host(groups.numbers().view())?;
-        let count = groups.len();
-        if !bits.is_sorted() {
-            // They are numbered in the order of appearance.
-            sort(&mut bits, numbers.to_mut());
-        }
-        let keys = KeyList::of(&bits);
-        let accumulators = match items.place()? {
-            Cpu(items) => self.accumulate(Numbered { items, numbers: &numbers, count }),
+        numbers: &[u32],
+        count: usize,
+    ) -> Result<Accumulators<O::Accumulator>, Error> {
+        Ok(match items.place()? {
+            Cpu(items) => self.accumulate_on_host(Numbered { items, numbers, count }),
             Gpu(_) => match items.to_host()?.data().place()? {
-                Cpu(items) => self.accumulate(Numbered { items, numbers: &numbers, count }),
+                Cpu(items) => self.accumulate_on_host(Numbered { items, numbers, count }),
                 Gpu(_) => unreachable!("they have been copied to the host"),
             },
-        };
-        Ok(Run { keys, accumulators })
+        })
     }
 
-    fn accumulate<S: Source<Item = T>>(&self, items: Numbered<S>) -> Accumulators<O::Accumulator> {
+    fn accumulate_on_host<S: Source<Item = T>>(&self, items: Numbered<S>) -> Accumulators<O::Accumulator> {
         match O::agent().by_index(&self.op, items) {
             Some(sums) => Accumulators::Sums(sums),
             None => Accumulators::Each(each(&self.op, items)),
@@ -317,62 +286,173 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     }
 
     /// Adds groups.
-    fn push(&mut self, mut run: Run<O::Accumulator, K>) {
-        while let Some(last) = self.runs.pop_if(|last| last.keys.len() < 2 * run.keys.len()) {
-            run = self.both(&last, &run);
-        }
-        self.runs.push(run);
+    fn push(&mut self, run: Run<O::Accumulator, K>) {
+        let (layout, op) = (self.layout(), self.op);
+        push(&mut self.runs, run, layout, &|a, b| op.combine(a, b));
     }
 
     /// Returns all groups.
     fn all(&self) -> Cow<'_, Run<O::Accumulator, K>> {
-        let mut runs = self.runs.iter().rev();
-        let Some(last) = runs.next() else {
-            return Cow::Owned(Run { keys: KeyList::with_capacity(0), accumulators: self.none() });
-        };
-        runs.fold(Cow::Borrowed(last), |all, run| Cow::Owned(self.both(run, &all)))
+        all(&self.runs, self.layout(), &|a, b| self.op.combine(a, b))
     }
+}
 
-    /// Accumulators of no groups.
-    fn none(&self) -> Accumulators<O::Accumulator> {
-        match self.layout() {
+// What follows is compiled for each type of accumulators, not for each operator.
+
+/// How accumulators merge.
+type Combine<'a, A> = &'a dyn Fn(A, A) -> A;
+
+/// The items of one device.
+type ShardOf<'a, D> = <<D as Reduce>::Data<'a> as Data<'a>>::Shard;
+
+/// What accumulates the items of a device. It takes the items, the number of each one's group, and the number
+/// of groups.
+type Accumulate<'f, S, A> = &'f (dyn Fn(S, &[u32], usize) -> Result<Accumulators<A>, Error> + Sync);
+
+/// Returns the groups of items, of each device.
+fn runs<'a, K, Q, D, A: Send>(
+    keys: &'a Q,
+    items: &'a D,
+    accumulate: Accumulate<ShardOf<'a, D>, A>,
+) -> Result<Vec<Run<A, K>>, Error>
+where
+    K: GroupKey,
+    Q: Reduce<Item = K, Data<'a>: Data<'a, Shard: Keys<'a, Owned = K::Columns>>> + ?Sized,
+    D: Reduce + ?Sized,
+{
+    let data = (keys.data(), items.data());
+    let (first, second) = (data.0.len(), data.1.len());
+    if first != second {
+        return Err(Error::LengthMismatch { first, second });
+    }
+    let shards: Vec<_> = data.shards()?.into_iter().filter(|shard| !shard.is_empty()).collect();
+    let of_shard = |shard: (_, _)| {
+        // Fails if they lie on different devices.
+        shard.place()?;
+        let (keys, items) = shard;
+        run(&Groups::new(keys, false)?, |numbers, count| accumulate(items, numbers, count))
+    };
+    match shards[..] {
+        [shard] => Ok(vec![of_shard(shard)?]),
+        _ => threads::map(shards.len(), &|number| of_shard(shards[number])).into_iter().collect(),
+    }
+}
+
+/// Returns the groups of items on one device, whose keys have been numbered. `accumulate` takes the number of
+/// each item's group, and the number of groups.
+fn run<A, K: GroupKey>(
+    groups: &Groups<K::Columns>,
+    accumulate: impl FnOnce(&[u32], usize) -> Result<Accumulators<A>, Error>,
+) -> Result<Run<A, K>, Error> {
+    let mut bits = K::bits(groups.keys())?;
+    let mut numbers = on_host(groups.numbers().view())?;
+    if !bits.is_sorted() {
+        // They are numbered in the order of appearance.
+        sort(&mut bits, numbers.to_mut());
+    }
+    Ok(Run { keys: KeyList::of(&bits), accumulators: accumulate(&numbers, groups.len())? })
+}
+
+/// Adds groups to those of pieces.
+fn push<A: Copy, K: GroupKey>(
+    runs: &mut Vec<Run<A, K>>,
+    mut run: Run<A, K>,
+    layout: Option<Layout>,
+    combine: Combine<A>,
+) {
+    while let Some(last) = runs.pop_if(|last| last.keys.len() < 2 * run.keys.len()) {
+        run = both(&last, &run, layout, combine);
+    }
+    runs.push(run);
+}
+
+/// Returns all groups.
+fn all<'a, A: Copy, K: GroupKey>(
+    runs: &'a [Run<A, K>],
+    layout: Option<Layout>,
+    combine: Combine<A>,
+) -> Cow<'a, Run<A, K>> {
+    let mut runs = runs.iter().rev();
+    let Some(last) = runs.next() else {
+        let accumulators = match layout {
             Some(_) => Accumulators::Sums(Sums::default()),
             None => Accumulators::Each(Vec::new()),
-        }
-    }
-
-    /// Returns the groups of both.
-    fn both(&self, a: &Run<O::Accumulator, K>, b: &Run<O::Accumulator, K>) -> Run<O::Accumulator, K> {
-        let mut keys = KeyList::with_capacity(a.keys.len() + b.keys.len());
-        let accumulators = match (&a.accumulators, &b.accumulators, self.layout()) {
-            (Accumulators::Sums(of_a), Accumulators::Sums(of_b), Some(layout)) => {
-                let mut sums = Sums::for_both(of_a, of_b);
-                let (a, b) = (a.keys.iter().zip(of_a.iter()), b.keys.iter().zip(of_b.iter()));
-                for_each_of_both(a, b, |key, of_a, of_b| {
-                    keys.push(key);
-                    match (of_a, of_b) {
-                        (Some(a), Some(b)) => sums.push_both(layout, a, b),
-                        (one, other) => one.or(other).into_iter().for_each(|sum| sums.push(layout, sum)),
-                    }
-                });
-                Accumulators::Sums(sums)
-            }
-            (Accumulators::Each(of_a), Accumulators::Each(of_b), _) => {
-                let mut all = Vec::with_capacity(of_a.len() + of_b.len());
-                let (a, b) = (a.keys.iter().zip(of_a), b.keys.iter().zip(of_b));
-                for_each_of_both(a, b, |key, of_a, of_b| {
-                    keys.push(key);
-                    all.extend(match (of_a, of_b) {
-                        (Some(a), Some(b)) => Some((self.op.combine(a.0, b.0), a.1.wrapping_add(b.1))),
-                        (one, other) => one.or(other).copied(),
-                    });
-                });
-                Accumulators::Each(all)
-            }
-            _ => unreachable!("accumulators of one operator are of one kind"),
         };
-        Run { keys, accumulators }
+        return Cow::Owned(Run { keys: KeyList::with_capacity(0), accumulators });
+    };
+    runs.fold(Cow::Borrowed(last), |all, run| Cow::Owned(both(run, &all, layout, combine)))
+}
+
+/// Returns the groups of both.
+fn both<A: Copy, K: GroupKey>(
+    a: &Run<A, K>,
+    b: &Run<A, K>,
+    layout: Option<Layout>,
+    combine: Combine<A>,
+) -> Run<A, K> {
+    let mut keys = KeyList::with_capacity(a.keys.len() + b.keys.len());
+    let accumulators = match (&a.accumulators, &b.accumulators, layout) {
+        (Accumulators::Sums(of_a), Accumulators::Sums(of_b), Some(layout)) => {
+            let of_both = (&mut keys, [&a.keys, &b.keys]);
+            Accumulators::Sums(both_sums(of_both, [of_a, of_b], layout))
+        }
+        (Accumulators::Each(of_a), Accumulators::Each(of_b), _) => {
+            let mut all = Vec::with_capacity(of_a.len() + of_b.len());
+            let (a, b) = (a.keys.iter().zip(of_a), b.keys.iter().zip(of_b));
+            for_each_of_both(a, b, |key, of_a, of_b| {
+                keys.push(key);
+                all.extend(match (of_a, of_b) {
+                    (Some(a), Some(b)) => Some((combine(a.0, b.0), a.1.wrapping_add(b.1))),
+                    (one, other) => one.or(other).copied(),
+                });
+            });
+            Accumulators::Each(all)
+        }
+        _ => unreachable!("accumulators of one operator are of one kind"),
+    };
+    Run { keys, accumulators }
+}
+
+/// Returns the sums of the groups of both, whose keys it appends to `all`.
+fn both_sums<K: GroupKey>(
+    (all, [a, b]): (&mut KeyList<K>, [&KeyList<K>; 2]),
+    [of_a, of_b]: [&Sums; 2],
+    layout: Layout,
+) -> Sums {
+    let mut sums = Sums::for_both(of_a, of_b);
+    let (a, b) = (a.iter().zip(of_a.iter()), b.iter().zip(of_b.iter()));
+    for_each_of_both(a, b, |key, of_a, of_b| {
+        all.push(key);
+        match (of_a, of_b) {
+            (Some(a), Some(b)) => sums.push_both(layout, a, b),
+            (one, other) => one.or(other).into_iter().for_each(|sum| sums.push(layout, sum)),
+        }
+    });
+    sums
+}
+
+/// Fails if a key is no index of `count`.
+fn check<K: IndexKey>(keys: &KeyList<K>, count: usize) -> Result<(), Error> {
+    let wrong = |&(_, index): &(u64, i128)| index < 0 || index >= count as i128;
+    match (0..).zip(keys.iter().map(K::index)).find(wrong) {
+        Some((place, index)) => Err(Error::BadIndex { place, index, count }),
+        None => Ok(()),
     }
+}
+
+/// Returns a result for each index: those of the keys, and else `without`.
+fn by_index<K: IndexKey, V: Item>(
+    keys: &KeyList<K>,
+    of_keys: Vec<V>,
+    count: usize,
+    without: V,
+) -> Result<Buffer<V>, Error> {
+    let mut results = zeroed(count)?;
+    results.fill(without);
+    for (index, result) in keys.iter().map(K::index).zip(of_keys) {
+        results[index as usize] = result;
+    }
+    Ok(Buffer::of_host(results))
 }
 
 /// Sorts keys, and renumbers the items' numbers of keys. (One function for all operators, keys and items: a

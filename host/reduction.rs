@@ -67,7 +67,7 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
     /// As [`Reduce::reduce`](crate::Reduce::reduce).
     pub fn run(self) -> Result<O::Output, Error> {
         let block = self.chosen_block();
-        O::agent().by_parts(&self.op, &Blocking { data: self.data, block, lifetime: PhantomData })
+        O::agent().by_parts(&self.op, &Blocking { data: self.data, block, by: None, lifetime: PhantomData })
     }
 
     /// Starts the reduction on a stream of the device where the items lie, and returns at once, as
@@ -129,10 +129,8 @@ impl<T: Item, O: Op<T>> Reduction<'_, View<'_, T>, O> {
             by(&fold);
             fold.len()
         };
-        // SAFETY: the fold has a number of items if its accumulator has been written.
-        let output =
-            unsafe { cpu::reduce_by::<O, &[T], *const T>(&self.op, items, self.chosen_block(), Some(&by)) };
-        output.ok_or_else(|| Error::empty(&self.op))
+        let block = self.chosen_block();
+        Blocking { data: self.data, block, by: Some(&by), lifetime: PhantomData }.reduce(&self.op)
     }
 }
 
@@ -155,13 +153,15 @@ fn has_kernel<'a, D: Data<'a>, O: Op<D::Item>>(data: &D, block: u32) -> Result<b
 }
 
 /// Reduces data and waits for the result.
-struct Blocking<'a, D: Data<'a>> {
+struct Blocking<'a, 'b, D: Data<'a>> {
     data: D,
     block: u32,
+    /// Folds items on the CPU as [`cpu::reduce_by`] asks, if it is given.
+    by: Option<&'b dyn Fn(cpu::Prepared) -> Option<u64>>,
     lifetime: PhantomData<&'a ()>,
 }
 
-impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, D> {
+impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, '_, D> {
     type Error = Error;
     type Outcome<V: Copy + Send + 'static> = V;
 
@@ -184,7 +184,10 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, D> {
             reduce_on_gpu(&self.data, Operation::whole::<O, D::Pointers>(op, self.block), bytes)
         };
         let output = match place? {
-            Cpu(slices) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, self.block),
+            // SAFETY: `by` returns a number if it has written the accumulator.
+            Cpu(slices) => unsafe {
+                cpu::reduce_by::<O, D::Slices, D::Pointers>(op, slices, self.block, self.by)
+            },
             Gpu(len) => op.finish(all, len),
         };
         output.ok_or_else(|| Error::empty(op))

@@ -10,6 +10,7 @@ use gpu_reduce_kernels::segments::Cut;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::null;
 
 /// A type of the words of indices: `u32` or `u64`.
@@ -34,7 +35,7 @@ impl Index for u64 {
 
 /// Indices on the host, as unsigned integers: a negative one is more than 2^31, and so too large. Whatever
 /// folds by them is compiled for these two types.
-pub(super) enum Words<'a> {
+pub(crate) enum Words<'a> {
     Short(Cow<'a, [u32]>),
     Long(Cow<'a, [u64]>),
 }
@@ -55,6 +56,31 @@ macro_rules! with_words {
     };
 }
 pub(super) use with_words;
+
+impl Words<'_> {
+    pub fn len(&self) -> usize {
+        with_words!(self, |words| words.len())
+    }
+
+    /// The index of the item at a place.
+    #[inline(always)]
+    pub fn get(&self, place: usize) -> u64 {
+        with_words!(self, |words| words[place].get())
+    }
+
+    /// The indices of the items in a range.
+    pub fn part(&self, range: Range<usize>) -> Words<'_> {
+        match self {
+            Self::Short(words) => Words::Short(words[range].into()),
+            Self::Long(words) => Words::Long(words[range].into()),
+        }
+    }
+
+    /// Returns the place of the first index that is not below `count`.
+    pub fn first_wrong(&self, count: usize) -> Option<usize> {
+        with_words!(self, |words| first_wrong(words, count))
+    }
+}
 
 /// Indices of another type with as many bits, as words.
 fn words<X: Item + bytemuck::Pod, W: bytemuck::Pod>(indices: Cow<'_, [X]>) -> Cow<'_, [W]> {
@@ -216,11 +242,7 @@ impl<'a> Indices<'a> {
 
     /// Returns an error if one of the indices, which `words` has, is not below `count`.
     pub(super) fn check_on_host(&self, words: &Words, count: usize) -> Result<(), Error> {
-        let wrong = match words {
-            Words::Short(indices) => first_wrong(indices, count),
-            Words::Long(indices) => first_wrong(indices, count),
-        };
-        wrong.map_or(Ok(()), |place| Err(self.error(place as u64, count)))
+        words.first_wrong(count).map_or(Ok(()), |place| Err(self.error(place as u64, count)))
     }
 
     /// Returns the error of the index at a place.
@@ -328,7 +350,7 @@ impl Order {
 const PIECE: usize = 1 << 16;
 
 /// Returns the place of the first index that is not below `count`.
-pub(super) fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
+fn first_wrong<X: Index>(indices: &[X], count: usize) -> Option<usize> {
     // Without a branch for each index, this becomes SIMD.
     let has_wrong = |piece: &[X]| {
         with_simd(

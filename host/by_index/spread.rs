@@ -1,6 +1,6 @@
 //! Variances and standard deviations by index: sums of the squared distances from the mean of each index.
 
-use super::indices::{Index, with_words};
+use super::indices::Words;
 use super::tally::Items;
 use super::{ByIndex, Enqueuing, Running, Starting, address, check};
 use crate::cpu::Source;
@@ -15,27 +15,27 @@ use std::ptr::null_mut;
 /// Items for which it is worth waking threads.
 const PARALLEL: usize = 1 << 14;
 
-/// Reduces the items of each index. The indices are below the number of results, and there are as many
-/// values.
-fn reduce<O: OfSquares<T>, T: Element, S: Source<Item = T>, X: Index>(
-    op: &O,
+/// Reduces the items of each index, as [`OfSquares`] says. The indices are below the number of results, and there
+/// are as many values.
+fn reduce<T: Element, S: Source<Item = T>>(
+    (ddof, is_root): (u64, bool),
     values: S,
-    indices: &[X],
+    indices: &Words,
     results: &mut [T::Real],
 ) {
     let mut centers = vec![Center::default(); results.len()];
-    Items { values: Some(values), indices }.reduce::<Centers>(false, &mut centers);
+    Items { numbers: Some(&values), indices }.reduce::<Centers>(false, &mut centers);
     let square = |place: usize| {
         // SAFETY: there are as many values as indices.
         let value = unsafe { values.get(place) };
-        centers[indices[place].get() as usize].square(value)
+        centers[indices.get(place) as usize].square(value)
     };
     let mut squares = vec![0.0; indices.len()];
     in_parts(&mut squares, &|place, to| *to = square(place));
     let mut sums = vec![0.0f64; results.len()];
-    Items { values: Some(&squares[..]), indices }.reduce::<Sum>(false, &mut sums);
+    Items { numbers: Some(&&squares[..]), indices }.reduce::<Sum>(false, &mut sums);
     in_parts(results, &|index, result| {
-        *result = T::real(centers[index].spread(sums[index], op.ddof(), O::IS_ROOT));
+        *result = T::real(centers[index].spread(sums[index], ddof, is_root));
     });
 }
 
@@ -58,7 +58,7 @@ impl<'a, D: Data<'a, Item: Element<Real: Item>>> ByIndex<'a, D> {
     ) -> Result<(), Error> {
         let words = self.indices.words()?;
         self.indices.check_on_host(&words, self.count)?;
-        with_words!(words, |indices| reduce(op, values, indices, results));
+        reduce((op.ddof(), O::IS_ROOT), values, &words, results);
         Ok(())
     }
 

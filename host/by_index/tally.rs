@@ -8,7 +8,7 @@
 //! that they become SIMD. Integers add exactly; what overflows is carried to integers of 128 bits. `f64` has
 //! two parts, and so have other items of which many do not fit in one.
 
-use super::indices::{Index, first_wrong};
+use super::indices::{Index, Words, with_words};
 use crate::cpu::Source;
 use crate::pages::zeros;
 use crate::simd::with_simd;
@@ -43,32 +43,31 @@ const MOST_RANGES: usize = 1 << 11;
 /// Items that are split at a time.
 const BLOCK: usize = 128;
 
-/// Values that are added up.
-pub trait Values: Copy + Send + Sync {
-    type Item: Copy;
-
-    /// The value of an item.
+/// The numbers that are added up. They are read a block at a time by one call, so that what adds them up is
+/// compiled once for each type of numbers, wherever these come from.
+pub trait Numbers<T>: Sync {
+    /// Copies consecutive numbers, from number `first` on.
     ///
     /// # Safety
     ///
-    /// `index` is less than the number of items.
-    unsafe fn get(self, index: usize) -> Self::Item;
+    /// There are as many from there.
+    unsafe fn copy(&self, first: usize, to: &mut [T]);
 }
 
-impl<S: Source> Values for S {
-    type Item = S::Item;
-
-    #[inline(always)]
-    unsafe fn get(self, index: usize) -> S::Item {
-        // SAFETY: as the caller vouches.
-        unsafe { Source::get(self, index) }
+impl<S: Source> Numbers<S::Item> for S {
+    unsafe fn copy(&self, first: usize, to: &mut [S::Item]) {
+        for (index, to) in to.iter_mut().enumerate() {
+            // SAFETY: as the caller vouches.
+            *to = unsafe { self.get(first + index) };
+        }
     }
 }
 
-/// The items of sums by index: an index for each, and a value, which is 1 if there are no values.
-pub struct Items<'a, S, X> {
-    pub values: Option<S>,
-    pub indices: &'a [X],
+/// The items of sums by index: a number for each, and an index.
+pub struct Items<'a, T> {
+    /// None if each number is 1.
+    pub numbers: Option<&'a dyn Numbers<T>>,
+    pub indices: &'a Words<'a>,
 }
 
 /// The bits of the low part of an item of two parts. To find the only part of a float, half of its bits.
@@ -177,41 +176,29 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
         }
     }
 
-    /// Adds `len` items, whose indices and values the functions return. Returns whether all indices are below
-    /// the number of sums; if not, the sums are of no use.
-    #[inline(always)]
-    fn add(&mut self, len: usize, index: impl Fn(usize) -> u64, value: impl Fn(usize) -> T) -> bool {
-        let (mut places, mut parts) = ([0; BLOCK], [[0; PARTS]; BLOCK]);
-        for start in (0..len).step_by(BLOCK) {
-            let len = BLOCK.min(len - start);
-            let block = (&mut places[..len], &mut parts[..len]);
-            if !self.add_block(block, |item| index(start + item), |item| value(start + item)) {
-                return false;
-            }
-        }
-        true
+    /// Adds up to BLOCK items, of which each is 1 if there are no values. Returns whether all their indices are
+    /// below the number of sums; if not, the sums are of no use.
+    fn add(&mut self, indices: &Words, values: Option<&[T; BLOCK]>) -> bool {
+        with_simd(
+            #[inline(always)]
+            || self.add_by_simd(indices, values),
+        )
     }
 
-    /// Adds up to BLOCK items, for whose places and parts there is room.
     #[inline(always)]
-    fn add_block(
-        &mut self,
-        (places, parts): (&mut [u32], &mut [[i64; PARTS]]),
-        index: impl Fn(usize) -> u64,
-        value: impl Fn(usize) -> T,
-    ) -> bool {
-        let (mask, end) = ((1 << self.copies) - 1, self.len as u64);
-        let (mut has_wrong, mut all_inside) = (false, true);
-        for (item, place) in places.iter_mut().enumerate() {
-            let index = index(item);
-            has_wrong |= index >= end;
-            *place = (index as u32) << self.copies | (item as u32 & mask);
-        }
-        if has_wrong {
+    fn add_by_simd(&mut self, indices: &Words, values: Option<&[T; BLOCK]>) -> bool {
+        let (mut places, mut parts) = ([0; BLOCK], [[0; PARTS]; BLOCK]);
+        let (places, parts) = (&mut places[..indices.len()], &mut parts[..indices.len()]);
+        if with_words!(indices, |indices| self.find(indices, places)) {
             return false;
         }
-        for (item, parts) in parts.iter_mut().enumerate() {
-            let (split, is_inside) = split::<T, PARTS>(value(item));
+        let Some(values) = values else {
+            places.iter().for_each(|&place| self.parts[place as usize][0] += 1);
+            return true;
+        };
+        let mut all_inside = true;
+        for (parts, &value) in parts.iter_mut().zip(values) {
+            let (split, is_inside) = split::<T, PARTS>(value);
             *parts = split;
             all_inside &= is_inside;
         }
@@ -224,11 +211,22 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
             places.iter().for_each(|&place| self.counts[place as usize] += 1);
         }
         if !all_inside {
-            let mut values = [T::zeroed(); BLOCK];
-            values[..places.len()].iter_mut().enumerate().for_each(|(item, copy)| *copy = value(item));
-            self.add_outside(places, parts, &values);
+            self.add_outside(places, parts, values);
         }
         true
+    }
+
+    /// Finds the places of indices. Returns whether one is not below the number of sums.
+    #[inline(always)]
+    fn find(&self, indices: &[impl Index], places: &mut [u32]) -> bool {
+        let (mask, end) = ((1 << self.copies) - 1, self.len as u64);
+        let mut has_wrong = false;
+        for (item, (place, index)) in places.iter_mut().zip(indices).enumerate() {
+            let index = index.get();
+            has_wrong |= index >= end;
+            *place = (index as u32) << self.copies | (item as u32 & mask);
+        }
+        has_wrong
     }
 
     /// Adds the parts of items to the sums at their places.
@@ -428,88 +426,117 @@ impl<O: OfTally<T>, T: Element> Finish<O::Output> for ByOp<O, T> {
     }
 }
 
-impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
+/// The sums of all items, whatever they are made of.
+struct Found<T, const PARTS: usize> {
+    /// The sums of consecutive ranges of indices.
+    sums: Vec<Sums<T, PARTS>>,
+    /// The number of indices of each range.
+    range: usize,
+    /// Whether each index has no item other than −0.0; nothing if there is no −0.0.
+    minus_zeros: Vec<AtomicBool>,
+}
+
+/// The exact sum of each index.
+trait ExactSums: Sync {
+    fn get(&self, index: usize) -> IndexSum<'_>;
+}
+
+impl<T: Element, const PARTS: usize> ExactSums for Found<T, PARTS> {
+    fn get(&self, index: usize) -> IndexSum<'_> {
+        let (sums, place) = (&self.sums[index / self.range], index % self.range);
+        IndexSum {
+            sum: sums.sum(place),
+            count: sums.count(place),
+            outside: sums.outside.words(place),
+            has_others: self.minus_zeros.get(index).is_none_or(|only| !only.load(Relaxed)),
+        }
+    }
+}
+
+impl<T: Element> Items<'_, T> {
+    fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Copies the numbers of the first items of a range, which exist, if there are numbers. Returns their
+    /// indices.
+    #[inline(always)]
+    fn read(&self, range: Range<usize>, values: &mut [T; BLOCK]) -> Words<'_> {
+        let len = BLOCK.min(range.len());
+        if let Some(numbers) = self.numbers {
+            // SAFETY: there is a number for each index.
+            unsafe { numbers.copy(range.start, &mut values[..len]) };
+        }
+        self.indices.part(range.start..range.start + len)
+    }
+
+    /// The number of the item at a place.
+    fn number(&self, place: usize) -> T {
+        assert!(place < self.len());
+        let mut number = [T::one()];
+        if let Some(numbers) = self.numbers {
+            // SAFETY: there is a number for each index.
+            unsafe { numbers.copy(place, &mut number) };
+        }
+        number[0]
+    }
+
     /// Adds up the items of a range of places. Returns whether all their indices are below the number of
     /// sums.
     fn add<const PARTS: usize>(&self, range: Range<usize>, sums: &mut Sums<T, PARTS>) -> bool {
-        let indices = &self.indices[range.clone()];
-        // SAFETY: `add` calls it with items below the length.
-        let index = |item: usize| unsafe { indices.get_unchecked(item) }.get();
-        match self.values {
-            Some(values) => {
-                // SAFETY: there are as many values as indices.
-                let value = |item: usize| unsafe { values.get(range.start + item) };
-                with_simd(
-                    #[inline(always)]
-                    || sums.add(range.len(), index, value),
-                )
-            }
-            None => with_simd(
-                #[inline(always)]
-                || sums.add(range.len(), index, |_| T::one()),
-            ),
-        }
-    }
-
-    #[inline(always)]
-    fn value(&self, place: usize) -> T {
-        match self.values {
-            // SAFETY: there are as many values as indices.
-            Some(values) => unsafe { values.get(place) },
-            None => T::one(),
-        }
+        let mut values = [T::zeroed(); BLOCK];
+        range.clone().step_by(BLOCK).all(|first| {
+            let indices = self.read(first..range.end, &mut values);
+            sums.add(&indices, self.numbers.map(|_| &values))
+        })
     }
 
     /// Stores what the operator makes of each sum; if `onto`, of the sum and what is there, where there are
     /// items. Returns whether all indices are below the number of results; if not, these are unchanged.
     pub fn reduce<O: OfTally<T>>(&self, onto: bool, results: &mut [O::Output]) -> bool {
-        match T::DTYPE {
-            Dtype::F64 => self.reduce_parts::<O, 2>(onto, results),
-            Dtype::I64 | Dtype::U64 | Dtype::F32 | Dtype::Bf16 if self.has_long() => {
-                self.reduce_parts::<O, 2>(onto, results)
-            }
-            _ => self.reduce_parts::<O, 1>(onto, results),
+        let Some(sums) = self.sums(results.len(), O::COUNTS || onto) else { return false };
+        let finish = |(index, result): (usize, &mut O::Output)| finish::<O, T>(sums.get(index), onto, result);
+        if results.len() < PARALLEL / 16 {
+            results.iter_mut().enumerate().for_each(finish);
+        } else {
+            threads::each_part(results, 1 << 10, &|part, results| {
+                (part << 10..).zip(results).for_each(finish);
+            });
         }
+        true
     }
 
     /// Calls `each` with the exact sum of each index, in their order. All indices have been checked, and each
     /// has items.
-    pub fn each_sum(&self, count: usize, is_counted: bool, mut each: impl FnMut(IndexSum)) {
-        let Some((all, range)) = self.all::<2>(count, is_counted) else { return };
-        let minus_zeros = self.minus_zeros(&all, count);
-        for index in 0..count {
-            let (sums, place) = (&all[index / range], index % range);
-            each(IndexSum {
-                sum: sums.sum(place),
-                count: sums.count(place),
-                outside: sums.outside.words(place),
-                has_others: minus_zeros.get(index).is_none_or(|only| !only.load(Relaxed)),
-            });
+    pub fn each_sum(&self, count: usize, is_counted: bool, each: impl FnMut(IndexSum)) {
+        if let Some(sums) = self.sums_of::<2>(count, is_counted) {
+            (0..count).map(|index| sums.get(index)).for_each(each);
         }
     }
 
-    /// Adds up all items. Returns the sums of ranges of indices, and how many a range has; `None` if an index
-    /// is wrong.
-    fn all<const PARTS: usize>(
-        &self,
-        count: usize,
-        is_counted: bool,
-    ) -> Option<(Vec<Sums<T, PARTS>>, usize)> {
+    /// Adds up all items. `None` if an index is wrong.
+    fn sums(&self, count: usize, is_counted: bool) -> Option<Box<dyn ExactSums>> {
+        match T::DTYPE {
+            Dtype::F64 => self.sums_of::<2>(count, is_counted),
+            Dtype::I64 | Dtype::U64 | Dtype::F32 | Dtype::Bf16 if self.has_long() => {
+                self.sums_of::<2>(count, is_counted)
+            }
+            _ => self.sums_of::<1>(count, is_counted),
+        }
+    }
+
+    /// As [`sums`](Self::sums), by so many parts.
+    fn sums_of<const PARTS: usize>(&self, count: usize, is_counted: bool) -> Option<Box<dyn ExactSums>> {
         let is_small = count <= CACHED || count * threads::count() * PARTS <= SHARED;
-        if is_small || self.indices.len() <= count / 16 {
-            return Some((vec![self.by_share(count, is_counted)?], count.max(1)));
-        }
-        let range = CACHED.max(count.div_ceil(MOST_RANGES).next_power_of_two());
-        Some((self.by_range(count, range, is_counted)?, range))
-    }
-
-    /// Whether each index has no item other than −0.0; nothing if there is no −0.0.
-    fn minus_zeros<const PARTS: usize>(&self, all: &[Sums<T, PARTS>], count: usize) -> Vec<AtomicBool> {
-        if all.iter().any(|sums| sums.outside.flags & u64::from(MINUS_ZERO) != 0) {
-            self.only_minus_zeros(count)
+        let (sums, range) = if is_small || self.len() <= count / 16 {
+            (vec![self.by_share::<PARTS>(count, is_counted)?], count.max(1))
         } else {
-            Vec::new()
-        }
+            let range = CACHED.max(count.div_ceil(MOST_RANGES).next_power_of_two());
+            (self.by_range(count, range, is_counted)?, range)
+        };
+        let has_minus_zeros = sums.iter().any(|sums| sums.outside.flags & u64::from(MINUS_ZERO) != 0);
+        let minus_zeros = if has_minus_zeros { self.only_minus_zeros(count) } else { Vec::new() };
+        Some(Box::new(Found { sums, range, minus_zeros }))
     }
 
     /// Whether many items, of some all over the array, are better split into two parts: floats in the window
@@ -517,27 +544,21 @@ impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
     fn has_long(&self) -> bool {
         const SAMPLE: usize = 1 << 10;
         const SHORT: f64 = (1u64 << 57) as f64;
-        let step = self.indices.len().div_ceil(SAMPLE).max(1);
+        let step = self.len().div_ceil(SAMPLE).max(1);
         let is_long = |&place: &usize| {
-            let value = self.value(place);
+            let value = self.number(place);
             if T::Wide::STEP == 0 {
                 return value.as_f64().abs() >= SHORT;
             }
             !split::<T, 1>(value).1 && split::<T, 2>(value).1
         };
-        let places = (0..self.indices.len()).step_by(step);
+        let places = (0..self.len()).step_by(step);
         16 * places.clone().filter(is_long).count() > places.len()
-    }
-
-    fn reduce_parts<O: OfTally<T>, const PARTS: usize>(&self, onto: bool, results: &mut [O::Output]) -> bool {
-        let Some((all, range)) = self.all::<PARTS>(results.len(), O::COUNTS || onto) else { return false };
-        self.finish::<O, PARTS>(&all, range, onto, results);
-        true
     }
 
     /// Adds up all items; threads have sums of their own. `None` if an index is wrong.
     fn by_share<const PARTS: usize>(&self, count: usize, is_counted: bool) -> Option<Sums<T, PARTS>> {
-        let len = self.indices.len();
+        let len = self.len();
         let add = |places: Range<usize>| {
             let mut sums = Sums::new(count, is_counted);
             self.add(places, &mut sums).then_some(sums)
@@ -558,15 +579,16 @@ impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
         range: usize,
         is_counted: bool,
     ) -> Option<Vec<Sums<T, PARTS>>> {
-        if first_wrong(self.indices, count).is_some() {
+        if self.indices.first_wrong(count).is_some() {
             return None;
         }
         let mut all: Vec<_> =
             (0..count).step_by(range).map(|first| Sums::new(range.min(count - first), is_counted)).collect();
         let slab = SHARE * SHARES.max(threads::count());
-        let mut dealt = vec![(0u32, T::zeroed()); slab.min(self.indices.len())];
-        for (number, indices) in self.indices.chunks(slab).enumerate() {
-            self.add_slab(number * slab, range, &mut dealt[..indices.len()], &mut all);
+        let mut dealt = vec![(0u32, T::zeroed()); slab.min(self.len())];
+        for first in (0..self.len()).step_by(slab) {
+            let len = slab.min(self.len() - first);
+            self.add_slab(first, range, &mut dealt[..len], &mut all);
         }
         Some(all)
     }
@@ -582,87 +604,41 @@ impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
         let shift = range.ilog2();
         // Returns where each range of a share begins, and the last one ends.
         let deal = |share: usize, dealt: &mut [(u32, T)]| {
-            let places = first + share * SHARE..first + share * SHARE + dealt.len();
-            let indices = &self.indices[places.clone()];
+            let first = first + share * SHARE;
+            let places = first..first + dealt.len();
             // Counts are two places further: after their sum, and after each item has moved the place of the
             // next one, the first places are the starts.
             let mut starts = vec![0u32; all.len() + 2];
-            indices.iter().for_each(|index| starts[(index.get() >> shift) as usize + 2] += 1);
+            with_words!(self.indices.part(places.clone()), |indices| {
+                indices.iter().for_each(|index| starts[(index.get() >> shift) as usize + 2] += 1);
+            });
             (1..starts.len()).for_each(|number| starts[number] += starts[number - 1]);
-            for (index, place) in indices.iter().zip(places) {
-                let index = index.get();
-                let next = &mut starts[(index >> shift) as usize + 1];
-                dealt[*next as usize] = ((index & (range as u64 - 1)) as u32, self.value(place));
-                *next += 1;
+            let mut values = [T::one(); BLOCK];
+            for first in places.clone().step_by(BLOCK) {
+                with_words!(self.read(first..places.end, &mut values), |indices| {
+                    for (index, &value) in indices.iter().zip(&values) {
+                        let index = index.get();
+                        let next = &mut starts[(index >> shift) as usize + 1];
+                        dealt[*next as usize] = ((index & (range as u64 - 1)) as u32, value);
+                        *next += 1;
+                    }
+                });
             }
             starts
         };
         let starts = threads::map_parts(dealt, SHARE, &deal);
         let add = |number: usize, sums: &mut [Sums<T, PARTS>]| {
+            let (mut indices, mut values) = ([0; BLOCK], [T::zeroed(); BLOCK]);
             for (dealt, starts) in dealt.chunks(SHARE).zip(&starts) {
-                let items = &dealt[starts[number] as usize..starts[number + 1] as usize];
-                // SAFETY: `add` calls it with places below the length.
-                let item = |place: usize| unsafe { *items.get_unchecked(place) };
-                with_simd(
-                    #[inline(always)]
-                    || sums[0].add(items.len(), |place| item(place).0.into(), |place| item(place).1),
-                );
+                for items in dealt[starts[number] as usize..starts[number + 1] as usize].chunks(BLOCK) {
+                    for (item, (index, value)) in items.iter().zip(indices.iter_mut().zip(&mut values)) {
+                        (*index, *value) = *item;
+                    }
+                    sums[0].add(&Words::Short(indices[..items.len()].into()), Some(&values));
+                }
             }
         };
         threads::each_part(all, 1, &add);
-    }
-
-    /// Stores the results of all sums, of which each has `range`.
-    fn finish<O: OfTally<T>, const PARTS: usize>(
-        &self,
-        all: &[Sums<T, PARTS>],
-        range: usize,
-        onto: bool,
-        results: &mut [O::Output],
-    ) {
-        let minus_zeros = self.minus_zeros(all, results.len());
-        let finish = |(index, result): (usize, &mut O::Output)| {
-            let (sums, place) = (&all[index / range], index % range);
-            let count = sums.count(place);
-            if onto && count == 0 {
-                return;
-            }
-            let mut sum = sums.sum(place);
-            let mut before = None;
-            let mut has_others = minus_zeros.get(index).is_none_or(|only| !only.load(Relaxed));
-            if onto && size_of::<O::Output>() == size_of::<T::Wide>() {
-                // SAFETY: the result of a sum is of this type, which has any bits.
-                let value = unsafe { std::mem::transmute_copy::<O::Output, T::Wide>(result) };
-                match value.addend() {
-                    Some(addend) => {
-                        sum += addend.into();
-                        has_others = true;
-                    }
-                    None => before = Some(value.outside()),
-                }
-            }
-            let then = ByOp::<O, T>(count, PhantomData);
-            let words = sums.outside.words(place);
-            *result = if words.is_none() && before.is_none() {
-                then.finish(&sum, T::Wide::LOW)
-            } else {
-                let digit = |digit: usize| {
-                    let value = words.map_or(0, |words| words[digit]);
-                    let before = before.map_or(0, |before| before.digit(digit, T::Wide::REST));
-                    if digit + 1 < T::Wide::REST {
-                        return value.wrapping_add(before);
-                    }
-                    value | before | if has_others { OTHERS } else { 0 }
-                };
-                T::Wide::with_rest(sum, digit, then)
-            };
-        };
-        if results.len() < PARALLEL / 16 {
-            return results.iter_mut().enumerate().for_each(finish);
-        }
-        threads::each_part(results, 1 << 10, &|part, results| {
-            (part << 10..).zip(results).for_each(finish);
-        });
     }
 
     /// Whether each index has no item other than −0.0.
@@ -670,15 +646,50 @@ impl<T: Element, S: Values<Item = T>, X: Index> Items<'_, S, X> {
     fn only_minus_zeros(&self, count: usize) -> Vec<AtomicBool> {
         let all: Vec<_> = (0..count).map(|_| AtomicBool::new(true)).collect();
         let look = |place: usize| {
-            let only = &all[self.indices[place].get() as usize];
-            if only.load(Relaxed) && self.value(place).widen().outside().flags != MINUS_ZERO {
+            let only = &all[self.indices.get(place) as usize];
+            if only.load(Relaxed) && self.number(place).widen().outside().flags != MINUS_ZERO {
                 only.store(false, Relaxed);
             }
         };
-        let len = self.indices.len();
+        let len = self.len();
         threads::each(len.div_ceil(PARALLEL), &|part| {
             (part * PARALLEL..len.min((part + 1) * PARALLEL)).for_each(look);
         });
         all
     }
+}
+
+/// Stores what the operator makes of a sum; if `onto`, of the sum and what is there, if there are items.
+#[inline]
+fn finish<O: OfTally<T>, T: Element>(found: IndexSum, onto: bool, result: &mut O::Output) {
+    let IndexSum { mut sum, count, outside, mut has_others } = found;
+    if onto && count == 0 {
+        return;
+    }
+    let mut before = None;
+    if onto && size_of::<O::Output>() == size_of::<T::Wide>() {
+        // SAFETY: the result of a sum is of this type, which has any bits.
+        let value = unsafe { std::mem::transmute_copy::<O::Output, T::Wide>(result) };
+        match value.addend() {
+            Some(addend) => {
+                sum += addend.into();
+                has_others = true;
+            }
+            None => before = Some(value.outside()),
+        }
+    }
+    let then = ByOp::<O, T>(count, PhantomData);
+    *result = if outside.is_none() && before.is_none() {
+        then.finish(&sum, T::Wide::LOW)
+    } else {
+        let digit = |digit: usize| {
+            let value = outside.map_or(0, |words| words[digit]);
+            let before = before.map_or(0, |before| before.digit(digit, T::Wide::REST));
+            if digit + 1 < T::Wide::REST {
+                return value.wrapping_add(before);
+            }
+            value | before | if has_others { OTHERS } else { 0 }
+        };
+        T::Wide::with_rest(sum, digit, then)
+    };
 }

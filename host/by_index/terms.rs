@@ -1,11 +1,13 @@
 //! Sums by index of terms that are made of items: of the items that pass a test, or of products.
 
-use super::indices::{Index, with_words};
-use super::tally::{Items, Values};
+use super::indices::Words;
+use super::tally::{Items, Numbers};
 use super::{ByIndex, Enqueuing, Running, Starting, addresses, check, fill};
+use crate::cpu::Source;
 use crate::data::{Data, gpu_of, other_device};
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{Making, Terms};
+use crate::simd::with_simd;
 use crate::{Buffer, Device, Element, Error, Item, Pending, cuda, threads};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::element::Dtype;
@@ -97,34 +99,32 @@ impl<I, P: Element, F: Fn(I) -> P + Copy + Send + Sync> Make<I> for Multiply<F> 
 }
 
 /// The terms of items on the CPU, made as they are read.
-#[derive(Clone, Copy)]
 struct TermsOf<S, M> {
     items: S,
     make: M,
 }
 
-impl<S: Values, M: Make<S::Item>> Values for TermsOf<S, M> {
-    type Item = M::Term;
-
-    #[inline(always)]
-    unsafe fn get(self, index: usize) -> M::Term {
-        // SAFETY: as the caller vouches.
-        self.make.term(unsafe { self.items.get(index) })
+impl<S: Source, M: Make<S::Item>> Numbers<M::Term> for TermsOf<S, M> {
+    unsafe fn copy(&self, first: usize, to: &mut [M::Term]) {
+        with_simd(
+            #[inline(always)]
+            || {
+                for (index, to) in to.iter_mut().enumerate() {
+                    // SAFETY: as the caller vouches.
+                    *to = self.make.term(unsafe { self.items.get(first + index) });
+                }
+            },
+        );
     }
 }
 
 /// Returns the index of each item, or `count` of one that is not counted. The indices are less, and there are
 /// as many items.
-fn counted<M: Make<S::Item>, S: Values, X: Index>(
-    make: M,
-    items: S,
-    indices: &[X],
-    count: usize,
-) -> Vec<u32> {
+fn counted<M: Make<S::Item>, S: Source>(make: M, items: S, indices: &Words, count: usize) -> Vec<u32> {
     let index = |place: usize| {
         // SAFETY: there are as many items as indices.
         let counts = make.counts(unsafe { items.get(place) });
-        if counts { indices[place].get() as u32 } else { count as u32 }
+        if counts { indices.get(place) as u32 } else { count as u32 }
     };
     if indices.len() < PARALLEL {
         return (0..indices.len()).map(index).collect();
@@ -148,17 +148,17 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         O::Output: Item,
     {
         let words = self.indices.words()?;
-        let values = Some(TermsOf { items, make });
+        let terms = TermsOf { items, make };
+        let numbers: Option<&dyn Numbers<M::Term>> = Some(&terms);
         if !M::DROPS {
-            let all_right =
-                with_words!(&words, |indices| Items { values, indices }.reduce::<O>(false, results));
+            let all_right = Items { numbers, indices: &words }.reduce::<O>(false, results);
             return if all_right { Ok(()) } else { self.indices.check_on_host(&words, self.count) };
         }
         self.indices.check_on_host(&words, self.count)?;
-        let indices = &with_words!(&words, |indices| counted(make, items, indices, self.count))[..];
+        let indices = &Words::Short(counted(make, items, &words, self.count).into());
         // One sum more, which is not needed.
         let mut sums = vec![O::Output::zeroed(); self.count + 1];
-        Items { values, indices }.reduce::<O>(false, &mut sums);
+        Items { numbers, indices }.reduce::<O>(false, &mut sums);
         results.copy_from_slice(&sums[..self.count]);
         Ok(())
     }

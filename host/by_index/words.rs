@@ -1,7 +1,8 @@
 //! Reductions by index to words on the CPU, as on a GPU: threads combine the words of items with tables of
 //! their own if these are small, and else with one table.
 
-use super::indices::Index;
+use super::indices::{self, Index, with_words};
+use crate::simd::with_simd;
 use crate::{Item, cpu::Source, threads};
 use gpu_reduce_kernels::words::{Kind, Rule, Rules, Words, bits_of, store};
 use std::mem::transmute_copy;
@@ -21,10 +22,10 @@ const SMALL: usize = 1 << 15;
 /// # Safety
 ///
 /// The words are those of an operator for such values.
-pub unsafe fn reduce<S: Source, X: Index, V: Item>(
+pub unsafe fn reduce<V: Item>(
     words: &Words<V>,
-    values: S,
-    indices: &[X],
+    values: &dyn Bits,
+    indices: &indices::Words,
     default: Option<V>,
     results: &mut [V],
 ) -> Option<usize> {
@@ -73,10 +74,36 @@ pub fn parts_of<V: Item>(rules: &Rules, result: V) -> [u64; 2] {
     [parts.next(), parts.next()].map(Option::unwrap_or_default)
 }
 
+/// The bits of items of any type, which are read some at a time.
+pub trait Bits: Sync {
+    /// Whether items have 8 bytes, not less.
+    fn are_long(&self) -> bool;
+
+    /// Copies the bits of consecutive items, from number `first` on.
+    ///
+    /// # Safety
+    ///
+    /// There are as many from there. They are numbers.
+    unsafe fn copy(&self, first: usize, to: &mut [u64]);
+}
+
+impl<S: Source> Bits for S {
+    fn are_long(&self) -> bool {
+        size_of::<S::Item>() == 8
+    }
+
+    unsafe fn copy(&self, first: usize, to: &mut [u64]) {
+        for (index, to) in to.iter_mut().enumerate() {
+            // SAFETY: as the caller vouches.
+            *to = unsafe { bits_of_item(self.get(first + index)) };
+        }
+    }
+}
+
 /// Items, and what is made of them.
-struct Items<'a, S, X> {
-    values: S,
-    indices: &'a [X],
+struct Items<'a> {
+    values: &'a dyn Bits,
+    indices: &'a indices::Words<'a>,
     rule: Rule,
 }
 
@@ -90,9 +117,7 @@ fn has_bit(bits: &[AtomicU32], index: usize) -> bool {
     bits.get(index / 32).is_some_and(|bits| bits.load(Relaxed) >> (index % 32) & 1 != 0)
 }
 
-impl<S: Source, X: Index> Items<'_, S, X> {
-    const IS_LONG: bool = size_of::<S::Item>() == 8;
-
+impl Items<'_> {
     /// Reduces in one pass, or in two.
     fn reduce(&self, count: usize) -> Found {
         let greatest = (self.rule.kind == Kind::Place).then(|| self.pass(count, None).words);
@@ -104,7 +129,7 @@ impl<S: Source, X: Index> Items<'_, S, X> {
     fn pass(&self, count: usize, greatest: Option<&[AtomicU64]>) -> Found {
         let (rule, len) = (&self.rule, self.indices.len());
         let words: Vec<_> = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let bits = if rule.needs_bits(Self::IS_LONG) { count.div_ceil(32) } else { 0 };
+        let bits = if rule.needs_bits(self.values.are_long()) { count.div_ceil(32) } else { 0 };
         let bits: Vec<_> = (0..bits).map(|_| AtomicU32::new(0)).collect();
         let shares = if len < PARALLEL { 1 } else { threads::count() };
         let share = len.div_ceil(shares).max(1);
@@ -112,19 +137,15 @@ impl<S: Source, X: Index> Items<'_, S, X> {
         let fold = |first: usize| {
             let range = first..(first + share).min(len);
             if !has_tables {
-                self.each(range, greatest, &bits, |batch| {
-                    batch.iter().for_each(|&(index, word)| offer(rule, &words[index], word));
-                });
+                self.each(range, greatest, &bits, |index, word| offer(rule, &words[index], word));
                 return;
             }
             let mut table = vec![0; count];
-            self.each(range, greatest, &bits, |batch| {
-                for &(index, word) in batch {
-                    // Most items change nothing: then the next item need not wait for a store.
-                    let all = rule.combine(table[index], word);
-                    if all != table[index] {
-                        table[index] = all;
-                    }
+            self.each(range, greatest, &bits, |index, word| {
+                // Most items change nothing: then the next item need not wait for a store.
+                let all = rule.combine(table[index], word);
+                if all != table[index] {
+                    table[index] = all;
                 }
             });
             table.iter().zip(&words).for_each(|(&word, all)| offer(rule, all, word));
@@ -137,42 +158,50 @@ impl<S: Source, X: Index> Items<'_, S, X> {
         Found { words, bits }
     }
 
-    /// Gives the indices and words of items in a range to `combine`, some at a time.
+    /// Gives the index and the word of each item in a range to `combine`.
     fn each(
         &self,
         range: Range<usize>,
         greatest: Option<&[AtomicU64]>,
         bits: &[AtomicU32],
-        mut combine: impl FnMut(&[(usize, u64)]),
+        mut combine: impl FnMut(usize, u64),
     ) {
         const BATCH: usize = 256;
-        let mut batch = [(0, 0); BATCH];
+        let is_long = self.values.are_long();
+        let mut words = [0; BATCH];
         for first in range.clone().step_by(BATCH) {
             let len = BATCH.min(range.end - first);
-            let batch = &mut batch[..len];
-            for (at, (index, word)) in batch.iter_mut().enumerate() {
-                let place = first + at;
-                *index = self.indices[place].get() as usize;
-                // SAFETY: there are as many values as indices, and operators have words for numbers alone.
-                let item = unsafe { bits_of_item(self.values.get(place)) };
-                [*word] = if Self::IS_LONG {
-                    self.rule.words([item], place as u64)
-                } else {
-                    self.rule.words([item as u32], place as u64)
-                };
-            }
-            if let Some(greatest) = greatest {
-                for (at, (index, word)) in batch.iter_mut().enumerate() {
-                    let is_greatest = greatest[*index].load(Relaxed) == *word;
-                    *word = if is_greatest { !((first + at) as u64) } else { 0 };
+            let words = &mut words[..len];
+            // SAFETY: there are as many values as indices, and operators have words for numbers alone.
+            unsafe { self.values.copy(first, words) };
+            with_simd(
+                #[inline(always)]
+                || {
+                    for (word, place) in words.iter_mut().zip(first as u64..) {
+                        [*word] = if is_long {
+                            self.rule.words([*word], place)
+                        } else {
+                            self.rule.words([*word as u32], place)
+                        };
+                    }
+                },
+            );
+            with_words!(self.indices.part(first..first + len), |indices| {
+                let indices = || indices.iter().map(|index| index.get() as usize);
+                if let Some(greatest) = greatest {
+                    for ((index, word), place) in indices().zip(&mut *words).zip(first as u64..) {
+                        let is_greatest = greatest[index].load(Relaxed) == *word;
+                        *word = if is_greatest { !place } else { 0 };
+                    }
                 }
-            }
-            if !bits.is_empty() {
-                for &(index, _) in batch.iter().filter(|&&(index, word)| word == 0 && !has_bit(bits, index)) {
-                    bits[index / 32].fetch_or(1 << (index % 32), Relaxed);
+                let items = || indices().zip(words.iter().copied());
+                if !bits.is_empty() {
+                    for (index, _) in items().filter(|&(index, word)| word == 0 && !has_bit(bits, index)) {
+                        bits[index / 32].fetch_or(1 << (index % 32), Relaxed);
+                    }
                 }
-            }
-            combine(batch);
+                items().for_each(|(index, word)| combine(index, word));
+            });
         }
     }
 }
@@ -222,11 +251,11 @@ mod tests {
     #[test]
     fn places_in_two_passes() {
         let values = [1.0f32, 7.0, 7.0, f32::NEG_INFINITY, f32::NAN, f32::NAN];
-        let indices = [0u32, 0, 0, 1, 3, 3];
+        let indices = &indices::Words::Short([0, 0, 0, 1, 3, 3][..].into());
         let words = <ArgMax as Op<f32>>::agent().words(&ArgMax).unwrap();
         let rule = words.rules().parts()[0].for_len(false, 1 << 32);
         assert_eq!(rule.kind, Kind::Place);
-        let items = Items { values: &values[..], indices: &indices, rule };
+        let items = Items { values: &&values[..], indices, rule };
         let found = items.reduce(4).words.into_iter().map(|word| rule.value(word.into_inner(), false));
         assert_eq!(found.collect::<Vec<_>>(), [1, 3, u64::MAX, 4]);
     }

@@ -4,7 +4,7 @@ use super::keys::KeyList;
 use super::sums::{Layout, Sums, significant};
 use super::{Accumulators, GroupKey, PartialGroups, Run};
 use crate::partial::form::{Rest, bad, begun, checked_content, closed, cut_off};
-use crate::partial::{hex, name, name_of_type, parameters, parameters_of, same};
+use crate::partial::{hex, name, name_of_type, parameters_of, same};
 use crate::{Error, Op};
 use bytemuck::{bytes_of, bytes_of_mut};
 use gpu_reduce_kernels::element::Accumulator;
@@ -18,25 +18,12 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     /// Returns the part as bytes, to be sent to where it is merged. Equal groups have equal bytes, in
     /// whatever order they were made and merged.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { op, .. } = self;
         let all = self.all();
-        let (of_items, of_keys) = (name_of_type::<T>(), name_of_type::<K>());
-        let (name, parameters) = (name(op), parameters_of(op));
-        let mut bytes = begun(MAGIC, [name.as_bytes(), &parameters, of_items.as_bytes(), of_keys.as_bytes()]);
-        bytes.extend(self.accumulator_bytes().to_le_bytes());
-        bytes.extend((all.keys.len() as u64).to_le_bytes());
-        let mut least = 0;
-        for key in all.keys.iter() {
-            put(&mut bytes, key - least);
-            // (The greatest key has no next one.)
-            least = key.wrapping_add(1);
-        }
+        let mut bytes = self.described().begun();
+        put_keys(&mut bytes, &all.keys);
         match &all.accumulators {
             Accumulators::Sums(sums) => put_sums(&mut bytes, self.is_counted(), sums),
-            Accumulators::Each(each) => {
-                each.iter().for_each(|&(_, count)| put(&mut bytes, count.into()));
-                each.iter().for_each(|(all, _)| bytes.extend(bytes_of(all)));
-            }
+            Accumulators::Each(each) => put_each(&mut bytes, each),
         }
         closed(bytes)
     }
@@ -50,30 +37,9 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     /// items or keys.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
         let mut part = Self::new(op);
-        let mut rest = Rest(checked_content(MAGIC, bytes)?);
-        same("operator", &rest.text()?, &name(&op))?;
-        same("operator's parameters", &hex(rest.field()?), &parameters(&op))?;
-        same("elements' type", &rest.text()?, &name_of_type::<T>())?;
-        same("keys' type", &rest.text()?, &name_of_type::<K>())?;
-        same("accumulator's size", &rest.u32()?.to_string(), &part.accumulator_bytes().to_string())?;
-        let count = rest.u64()?;
-        // A group has a byte or more, so that as many groups are no more than the bytes.
-        let count = usize::try_from(count).ok().filter(|&count| count <= rest.0.len()).ok_or_else(cut_off)?;
-        let mut keys = KeyList::with_capacity(count);
-        let mut least = 0u128;
-        for group in 0..count {
-            let above = take(&mut rest)?;
-            let key = least.checked_add(above).filter(|&key| K::has(key));
-            let Some(key) = key else {
-                return Err(bad(format!("the key of group {group} is none of its type")));
-            };
-            keys.push(key);
-            match key.checked_add(1) {
-                Some(next) => least = next,
-                None if group + 1 == count => {}
-                None => return Err(bad(format!("after the key of group {group} there is no greater one"))),
-            }
-        }
+        let mut rest = part.described().checked(bytes)?;
+        let keys = take_keys(&mut rest)?;
+        let count = keys.len();
         let accumulators = match part.layout() {
             Some(layout) => Accumulators::Sums(take_sums(&mut rest, layout, count)?),
             None => Accumulators::Each(take_each(&mut rest, count)?),
@@ -91,10 +57,86 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         self.layout().is_some_and(|layout| layout.is_counted)
     }
 
-    /// Bytes of an accumulator; 0 for exact sums, which have any number.
-    fn accumulator_bytes(&self) -> u32 {
-        if self.layout().is_some() { 0 } else { size_of::<O::Accumulator>() as u32 }
+    fn described(&self) -> Described {
+        Described {
+            operator: name(&self.op),
+            parameters: parameters_of(&self.op),
+            of_items: name_of_type::<T>(),
+            of_keys: name_of_type::<K>(),
+            accumulator: if self.layout().is_some() { 0 } else { size_of::<O::Accumulator>() as u32 },
+        }
     }
+}
+
+/// What the bytes say first. (What reads and writes is compiled for each type of accumulators and keys, not
+/// for each operator.)
+struct Described {
+    operator: String,
+    parameters: Vec<u8>,
+    of_items: String,
+    of_keys: String,
+    /// Bytes of an accumulator; 0 for exact sums, which have any number.
+    accumulator: u32,
+}
+
+impl Described {
+    fn begun(&self) -> Vec<u8> {
+        let Self { operator, parameters, of_items, of_keys, accumulator } = self;
+        let mut bytes =
+            begun(MAGIC, [operator.as_bytes(), parameters, of_items.as_bytes(), of_keys.as_bytes()]);
+        bytes.extend(accumulator.to_le_bytes());
+        bytes
+    }
+
+    /// Checks that the bytes are of the same, and returns what follows.
+    fn checked<'a>(&self, bytes: &'a [u8]) -> Result<Rest<'a>, Error> {
+        let mut rest = Rest(checked_content(MAGIC, bytes)?);
+        same("operator", &rest.text()?, &self.operator)?;
+        same("operator's parameters", &hex(rest.field()?), &hex(&self.parameters))?;
+        same("elements' type", &rest.text()?, &self.of_items)?;
+        same("keys' type", &rest.text()?, &self.of_keys)?;
+        same("accumulator's size", &rest.u32()?.to_string(), &self.accumulator.to_string())?;
+        Ok(rest)
+    }
+}
+
+/// Writes the number of keys, and the keys.
+fn put_keys<K: GroupKey>(bytes: &mut Vec<u8>, keys: &KeyList<K>) {
+    bytes.extend((keys.len() as u64).to_le_bytes());
+    let mut least = 0;
+    for key in keys.iter() {
+        put(bytes, key - least);
+        // (The greatest key has no next one.)
+        least = key.wrapping_add(1);
+    }
+}
+
+fn take_keys<K: GroupKey>(rest: &mut Rest) -> Result<KeyList<K>, Error> {
+    let count = rest.u64()?;
+    // A group has a byte or more, so that as many groups are no more than the bytes.
+    let count = usize::try_from(count).ok().filter(|&count| count <= rest.0.len()).ok_or_else(cut_off)?;
+    let mut keys = KeyList::with_capacity(count);
+    let mut least = 0u128;
+    for group in 0..count {
+        let above = take(rest)?;
+        let key = least.checked_add(above).filter(|&key| K::has(key));
+        let Some(key) = key else {
+            return Err(bad(format!("the key of group {group} is none of its type")));
+        };
+        keys.push(key);
+        match key.checked_add(1) {
+            Some(next) => least = next,
+            None if group + 1 == count => {}
+            None => return Err(bad(format!("after the key of group {group} there is no greater one"))),
+        }
+    }
+    Ok(keys)
+}
+
+/// Writes the numbers of items, and accumulators.
+fn put_each<A: Accumulator>(bytes: &mut Vec<u8>, each: &[(A, u64)]) {
+    each.iter().for_each(|&(_, count)| put(bytes, count.into()));
+    each.iter().for_each(|(all, _)| bytes.extend(bytes_of(all)));
 }
 
 /// Writes sums.

@@ -6,6 +6,7 @@
 //! however they were added up.
 
 use crate::Element;
+use crate::by_index::indices;
 use crate::by_index::tally::{ByOp, IndexSum, Items};
 use crate::cpu::Source;
 use crate::threads;
@@ -404,7 +405,8 @@ impl<S: Source, V> Scatter<S::Item, V> for Numbered<'_, S> {
     {
         let mut sums = Sums::default();
         let layout = Layout::of::<O, S::Item>();
-        let items = Items { values: Some(self.items), indices: self.numbers };
+        let items =
+            Items { numbers: Some(&self.items), indices: &indices::Words::Short(self.numbers.into()) };
         items.each_sum(self.count, O::COUNTS, |sum| {
             sums.push_exact::<<S::Item as Element>::Wide>(layout, sum);
         });

@@ -158,24 +158,8 @@ impl<T: Number, O: Op<T, Output: Value> + Send + Sync> Part for (O, PartialGroup
             Some(of_none) => groups.finish_by_index(count, of_none)?.to_vec()?,
             None => {
                 let (indices, results) = groups.finish()?;
-                let indices = indices.to_vec()?;
-                // Indices ascend, and each is there once.
-                let wrong = |&(place, &index): &(usize, &i64)| index != place as i64;
-                match indices.iter().enumerate().find(wrong) {
-                    None if indices.len() == count => results.to_vec()?,
-                    Some((_, &index)) if index < 0 => {
-                        let error = gpu_reduce::Error::BadIndex { place: 0, index: index.into(), count };
-                        return Err(error.into());
-                    }
-                    _ if indices.last().is_some_and(|&last| last >= count as i64) => {
-                        let (place, index) = (indices.len() as u64 - 1, indices[indices.len() - 1].into());
-                        return Err(gpu_reduce::Error::BadIndex { place, index, count }.into());
-                    }
-                    missing => {
-                        let segment = missing.map_or(indices.len(), |(place, _)| place) as u64;
-                        return Err(gpu_reduce::Error::EmptySegment { op: O::NAME, segment }.into());
-                    }
-                }
+                check(&indices.to_vec()?, count, O::NAME)?;
+                results.to_vec()?
             }
         };
         Ok(Values::of(results))
@@ -187,6 +171,26 @@ impl<T: Number, O: Op<T, Output: Value> + Send + Sync> Part for (O, PartialGroup
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+/// Fails unless the indices, which ascend, are those from 0 to below `count`.
+fn check(indices: &[i64], count: usize, op: &'static str) -> Result<(), gpu_reduce::Error> {
+    // Each is there once.
+    let wrong = |&(place, &index): &(usize, &i64)| index != place as i64;
+    match (indices.iter().enumerate().find(wrong), indices.last()) {
+        (None, _) if indices.len() == count => Ok(()),
+        (Some((_, &index)), _) if index < 0 => {
+            Err(gpu_reduce::Error::BadIndex { place: 0, index: index.into(), count })
+        }
+        (_, Some(&last)) if last >= count as i64 => {
+            let place = indices.len() as u64 - 1;
+            Err(gpu_reduce::Error::BadIndex { place, index: last.into(), count })
+        }
+        (missing, _) => {
+            let segment = missing.map_or(indices.len(), |(place, _)| place) as u64;
+            Err(gpu_reduce::Error::EmptySegment { op, segment })
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::slice::from_raw_parts;
+use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
 use bytemuck::cast_slice;
@@ -114,9 +115,10 @@ const IN_CACHE: usize = 1 << 23;
 
 /// Bytes that are reduced at a time by so many operators: with enough of them for each thread.
 pub fn bytes_at_once(operators: usize) -> usize {
-    let threads = available_parallelism().map_or(1, Into::into);
+    // Linux reads files to tell, which takes longer than a small reduction.
+    static THREADS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, Into::into));
     let bytes = if operators > 1 { IN_CACHE } else { BETWEEN_SIGNALS };
-    bytes.max(threads << 20)
+    bytes.max(*THREADS << 20)
 }
 
 /// Reduces the columns of row-major matrices, one after the other in memory: so many, with so many rows and

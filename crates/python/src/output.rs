@@ -84,7 +84,8 @@ fn one<'py>(
         }
         module.call_method1("array", (numbers, "O"))?
     } else {
-        let size = values.bytes().len() / (values.len() * values.width()).max(1);
+        // (Without results, any size does.)
+        let size = (values.bytes().len() / (values.len() * values.width()).max(1)).max(1);
         let bytes = PyByteArray::new(py, &column(values, place, size));
         let dtype = if held == "bf16" { "u2" } else { numpy_name(held) };
         let array = numpy.ndarray.bind(py).call1(((values.len(),), dtype, bytes))?;

@@ -361,7 +361,7 @@ pub fn index_add<'py>(
         return Err(PyTypeError::new_err("out and x are arrays on the CPU of one type with one or two axes"));
     }
     let columns: usize = sums.shape[1..].iter().product();
-    if array.shape[1..] != sums.shape[1..] || array.shape.first() != index.shape.first() {
+    if array.shape.get(1..) != sums.shape.get(1..) || array.shape.first() != index.shape.first() {
         return Err(PyValueError::new_err(format!(
             "x of shape {:?} does not have a row for each of {} indices into out of shape {:?}",
             array.shape, index.shape[0], sums.shape

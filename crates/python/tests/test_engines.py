@@ -1,5 +1,6 @@
 """PyTorch, and the examples with engines; each where its package is installed."""
 
+import math
 import runpy
 from pathlib import Path
 
@@ -28,12 +29,32 @@ def test_torch():
         gpu_reduce.sum(torch.ones(3, requires_grad=True))
 
 
-@pytest.mark.parametrize(("packages", "example"), [(["dask"], "dask_sums"), (["pandas", "xarray"], "pandas_groups")])
+ALL = [
+    (["dask"], "dask_sums"),
+    (["pandas", "xarray"], "pandas_groups"),
+    (["pandas", "polars", "pyarrow"], "polars_sums"),
+    (["ray"], "ray_sums"),
+    (["dask", "flox", "xarray"], "xarray_flox"),
+]
+
+
+@pytest.mark.parametrize(("packages", "example"), ALL)
 def test_examples(packages, example, capsys):
     for package in packages:
         pytest.importorskip(package)
-    runpy.run_path(str(EXAMPLES / f"{example}.py"), run_name="__main__")
+    names = runpy.run_path(str(EXAMPLES / f"{example}.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
-    if example == "dask_sums":
-        assert len(lines) == 4 and len(set(lines)) == 1
-        assert np.isfinite(float(lines[0]))
+    if example == "pandas_groups":
+        return
+    assert len(lines) == 4 and len(set(lines)) == 1
+    x = names["x"]
+    if example == "xarray_flox":
+        months = [x.values[:, names["month"] == month] for month in range(1, 13)]
+        sums = [[math.fsum(place) for place in month] for month in months]
+        assert np.array(sums).T.tobytes().hex() == lines[0]
+    elif example == "polars_sums":
+        table = names["table"].to_pandas()
+        sums = table.groupby(["city", "year"])["x"].agg(math.fsum)
+        assert lines[0] == f"{math.fsum(x)!r} {sums.to_numpy().tobytes().hex()}"
+    else:
+        assert float(lines[0]) == math.fsum(x.flat)

@@ -87,4 +87,14 @@ def test_index_add(dtype):
         gpu_reduce.index_add(out, np.array([20]), x[:1])
     with pytest.raises(ValueError, match="does not have a row for each"):
         gpu_reduce.index_add(out, index, x[:3])
+    with pytest.raises(ValueError, match="does not have a row for each"):
+        gpu_reduce.index_add(out, index[:1], x[0])
     assert out.tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("op", ["minmax", "moments"])
+def test_several_numbers_of_no_groups(op):
+    keys, results = gpu_reduce.group_by(np.zeros(0, "i8"), np.zeros(0), op)
+    assert keys.shape == (0,) and [numbers.shape for numbers in results] == [(0,)] * len(results)
+    results = gpu_reduce.reduce(np.zeros((0, 3)), op, axis=1)
+    assert [numbers.shape for numbers in results] == [(0,)] * len(results)
