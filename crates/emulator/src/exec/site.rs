@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 
-use super::{grid::Grid, reports::Reports};
+use super::{block::Random, grid::Grid, reports::Reports};
 
 /// Instructions that a block may still run after a read of unwritten memory: garbage can make it loop
 /// forever.
@@ -47,7 +47,12 @@ impl<'g> Site<'g> {
         self.index = self.grid.block_index(number);
         self.issued = 0;
         self.limit = self.grid.settings.instruction_limit;
-        self.shared.fill(0);
+        let Some(seed) = self.grid.settings.seed else { return self.shared.fill(0) };
+        // What depends on bytes that nothing wrote differs from seed to seed.
+        let mut random = Random::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 1);
+        let (open, reserved) = self.shared.split_at_mut(self.grid.reserved.start);
+        open.fill_with(|| random.below(256) as u8);
+        reserved.fill(0);
     }
 
     /// Records a fault that is reported unless there is a race. The first one counts.

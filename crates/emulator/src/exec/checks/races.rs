@@ -124,6 +124,9 @@ impl<'g> Hooks<'g> for Races<'g> {
 
     #[inline(always)]
     fn acquire(&mut self, site: &Site<'g>, request: &Request, scope: Scope) {
+        if request.kind == Kind::AtomicRead {
+            self.log.has_read(site.grid.order());
+        }
         self.synchronise(site.grid, request, scope, true);
     }
 
@@ -262,10 +265,10 @@ impl Races<'_> {
             warp: request.warp as usize,
             time: self.time,
         };
-        // Operations on a place follow one another, so each counts: the race search tells what came before
-        // the last.
-        let is_operation = request.kind == Kind::AtomicWrite && request.reads;
-        let stamp = if is_operation { site.grid.next_order() - 1 } else { site.grid.order() };
+        // Atomic writes of a place follow one another, so each counts: the race search tells what came before
+        // the last, and which ones a read can have seen.
+        let counts = request.kind == Kind::AtomicWrite;
+        let stamp = if counts { site.grid.next_order() - 1 } else { site.grid.order() };
         self.log.access(&self.clocks, stamp, &accessed);
     }
 
@@ -314,7 +317,7 @@ impl Races<'_> {
         let (address, bytes) = (request.addresses[now.lane as usize] as usize, request.bytes as usize);
         for (range, before) in self.shadow.races(&self.clocks, now, address, bytes) {
             let conflict = self.conflict(site, request, values, (range, before), now);
-            let pair = (conflict, before.at, now.at);
+            let pair = (Some(conflict), before.at, now.at);
             if !site.reports.is_settled(pair) {
                 let fault = race(site, request, conflict, before, now.lane);
                 site.reports.settle(site.grid, pair, fault)?;
@@ -404,7 +407,7 @@ fn check_clash(site: &mut Site, request: &Request, values: &Values) -> Result<()
             };
             let kind = FaultKind::Race { first: describe(a), second: describe(b) };
             let fault = site.fault(request.warp, request.at, 1 << a | 1 << b, kind);
-            let pair = (Conflict::Race, request.at, request.at);
+            let pair = (Some(Conflict::Race), request.at, request.at);
             return site.reports.settle(site.grid, pair, fault);
         }
     }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use crate::{
     exec::{access::Request, collective::shuffled, grid::Grid, lanes::collect, site::Site, warp::Warp},
-    fault::{Action, Fault, FaultKind, Memory as Where},
+    fault::{Action, Fault, FaultKind, Level, Memory as Where},
     program::{
         code::{Load, Operation},
+        flow::only_computes,
         undefined::{Carry, Number, Rule, Tracked},
     },
 };
@@ -320,7 +321,8 @@ impl Track {
     /// An instruction depends on a register in lanes in which it is undefined.
     ///
     /// If it came from shared or global memory, the block runs on: if another thread wrote there without
-    /// synchronisation, the race is the real fault.
+    /// synchronisation, the race is the real fault. A branch on a value from shared memory is a note if its
+    /// ways only compute: merges go on past the last item, and drop what they find there.
     pub fn used(
         &mut self,
         site: &mut Site,
@@ -330,16 +332,31 @@ impl Track {
     ) -> Result<(), Box<Fault>> {
         let register = number.map_or(Undefined::new(0), |number| self.registers[number as usize]);
         let origin = register.origin(at);
+        let pair = (None, origin.at, at);
+        if site.reports.is_settled(pair) {
+            self.set_undefined(number, 0, mask, None);
+            return Ok(());
+        }
         let used = site.grid.place(at);
         let kind = match origin.cause {
             Cause::Register => FaultKind::Register { what, used },
             Cause::Shuffle => FaultKind::Shuffle { what, used },
             Cause::Memory(memory, offset, size) => {
                 let who = (warp.index, mask.trailing_zeros(), origin.at);
-                FaultKind::Unwritten(site.describe(Action::Read, memory, (offset, size), who))
+                let access = site.describe(Action::Read, memory, (offset, size), who);
+                match memory {
+                    Where::Shared if only_computes(&site.grid.code.instructions, at) => {
+                        FaultKind::UnwrittenBranch { access, used }
+                    }
+                    _ => FaultKind::Unwritten(access),
+                }
             }
         };
         let fault = site.fault(warp.index, origin.at, mask, kind);
+        if fault.level() == Level::Note {
+            self.set_undefined(number, 0, mask, None);
+            return site.reports.settle(site.grid, pair, fault);
+        }
         if site.grid.settings.allows(&fault) {
             self.set_undefined(number, 0, mask, None);
             return Ok(());
