@@ -64,9 +64,9 @@ unsafe fn copy(
 }
 
 /// Rows of memory: the address of the first, and the distance of one row's start from the next one's.
-struct Rows<P> {
-    first: P,
-    pitch: usize,
+pub struct Rows<P> {
+    pub first: P,
+    pub pitch: usize,
 }
 
 /// Copies rows, each by a copy of its own.
@@ -74,7 +74,7 @@ struct Rows<P> {
 /// # Safety
 ///
 /// Each row meets the requirements of [`copy`].
-unsafe fn copy_rows(
+pub unsafe fn copy_rows(
     to: Rows<*mut c_void>,
     from: Rows<*const c_void>,
     width: usize,
@@ -116,7 +116,7 @@ unsafe fn set(to: CUdeviceptr, value: c_int, bytes: usize, stream: Option<CUstre
 /// # Safety
 ///
 /// Each row meets the requirements of [`set`].
-unsafe fn set_rows(
+pub unsafe fn set_rows(
     to: CUdeviceptr,
     pitch: usize,
     value: c_int,
@@ -188,9 +188,9 @@ unsafe fn copy_from_symbol(
 /// `cudaMemLocation`
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Location {
-    kind: c_uint,
-    id: c_int,
+pub struct Location {
+    pub kind: c_uint,
+    pub id: c_int,
 }
 
 impl Location {

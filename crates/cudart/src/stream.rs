@@ -1,6 +1,6 @@
 //! Streams, events, captures and graphs: the driver's functions under the runtime's names.
 
-use crate::error::{NOT_SUPPORTED, api, check, put};
+use crate::error::{NOT_SUPPORTED, api, check, put, require};
 use crate::{driver, runtime};
 use cust_raw::{
     CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUstream, CUstreamCallback, CUstreamCaptureMode,
@@ -13,6 +13,11 @@ use cust_raw::{
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;
+
+/// `cudaStreamAttributeAccessPolicyWindow`
+const ACCESS_WINDOW: c_int = 1;
+/// `cudaStreamAttributeSynchronizationPolicy`
+const SYNCHRONISATION: c_int = 3;
 
 api! {
     fn cudaDeviceSynchronize() {
@@ -67,6 +72,20 @@ api! {
 
     fn cudaStreamAddCallback(stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: c_uint) {
         check(cuStreamAddCallback(stream, callback, data, flags))
+    }
+
+    /// The windows of caches and the ways to wait that attributes set have no effect.
+    fn cudaStreamSetAttribute(stream: CUstream, attribute: c_int, value: *const c_void) {
+        require(!value.is_null())?;
+        if !matches!(attribute, ACCESS_WINDOW | SYNCHRONISATION) {
+            return Err(NOT_SUPPORTED);
+        }
+        let mut flags = 0;
+        check(cuStreamGetFlags(stream, &mut flags))
+    }
+
+    fn cudaCtxResetPersistingL2Cache() {
+        Ok(())
     }
 
     fn cudaEventCreate(event: *mut CUevent) {

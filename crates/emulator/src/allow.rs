@@ -68,6 +68,7 @@ fn places(fault: &Fault) -> Vec<&Place> {
         | FaultKind::SameValue { first, second }
         | FaultKind::SwapRead { first, second }
         | FaultKind::Overwrite { first, second }
+        | FaultKind::Clash { first, second }
         | FaultKind::ConstantFirst { first, second }
         | FaultKind::Unfinished { first, second }
         | FaultKind::MbarrierWord { first, second }

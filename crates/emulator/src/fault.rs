@@ -166,8 +166,8 @@ impl fmt::Display for DeviceAccess {
 pub enum Level {
     /// An error, which stops the context. [`take_faults`](crate::take_faults) returns it.
     Fault,
-    /// A race by the letter of the PTX ISA, or a branch on an unwritten value, that libraries rely on. The launch goes on, and
-    /// [`take_notes`](crate::take_notes) returns the note.
+    /// A race by the letter of the PTX ISA, or a branch on an unwritten value, that libraries rely on. The
+    /// launch goes on, and [`take_notes`](crate::take_notes) returns the note.
     Note,
 }
 
@@ -207,14 +207,26 @@ pub enum FaultKind {
     },
     /// A note: a read, and a write by another block that only relaxed accesses order after it.
     #[error(
-        "only relaxed accesses order a write after a read: {first}; and {second}. The read gets the old value \
-         if what the relaxed accesses pass on depends on it, as in a compaction in place; if not, it may get \
-         the new one. A release and an acquire order the two"
+        "only relaxed accesses order a write after a read: {first}; and {second}. The read gets the old \
+         value if what the relaxed accesses pass on depends on it, as in a compaction in place; if not, it \
+         may get the new one. A release and an acquire order the two"
     )]
     Overwrite {
         /// The read.
         first: Box<Access>,
         /// The write.
+        second: Box<Access>,
+    },
+    /// A note: two threads store different values to the same place in shared memory, with no order between
+    /// them. Once something depends on what they left there, it is a [`Race`](FaultKind::Race).
+    #[error(
+        "a race of stores, which is right only if nothing uses what they leave: {first}; and {second}. \
+         Which of the two values stays is unspecified"
+    )]
+    Clash {
+        /// The store that ran first.
+        first: Box<Access>,
+        /// The store that ran second.
         second: Box<Access>,
     },
     /// An access to shared memory that an asynchronous copy (`cp.async`, `cp.async.bulk`) is still writing or
@@ -338,8 +350,8 @@ pub enum FaultKind {
     /// value.
     #[error("read of unwritten memory: {0}. Initialise it first")]
     Unwritten(Box<Access>),
-    /// A note: a branch on a value in shared memory that nothing wrote, whose two ways only compute until they
-    /// meet.
+    /// A note: a branch on a value in shared memory that nothing wrote, whose two ways only compute until
+    /// they meet.
     #[error(
         "a branch depends on unwritten memory: {access}; the branch is at {used}. That is right if what the \
          two ways compute is dropped. Each seed puts other bytes there, so that results which depend on them \
@@ -538,6 +550,7 @@ impl Fault {
             FaultKind::SameValue { .. }
             | FaultKind::SwapRead { .. }
             | FaultKind::Overwrite { .. }
+            | FaultKind::Clash { .. }
             | FaultKind::ConstantFirst { .. }
             | FaultKind::UnwrittenBranch { .. } => Level::Note,
             _ => Level::Fault,
@@ -546,11 +559,12 @@ impl Fault {
 
     /// Whether this and another note are of the same kind, at the same instructions.
     pub(crate) fn is_at_lines_of(&self, other: &Fault) -> bool {
-        use FaultKind::{ConstantFirst, Overwrite, SameValue, SwapRead, UnwrittenBranch};
+        use FaultKind::{Clash, ConstantFirst, Overwrite, SameValue, SwapRead, UnwrittenBranch};
         match (&self.kind, &other.kind) {
             (SameValue { first, second }, SameValue { first: one, second: two })
             | (SwapRead { first, second }, SwapRead { first: one, second: two })
             | (Overwrite { first, second }, Overwrite { first: one, second: two })
+            | (Clash { first, second }, Clash { first: one, second: two })
             | (ConstantFirst { first, second }, ConstantFirst { first: one, second: two }) => {
                 first.place == one.place && second.place == two.place
             }

@@ -129,6 +129,70 @@ fn memory() {
 }
 
 #[test]
+fn memory_pools() {
+    let _context = context();
+    let mut properties = CUmemPoolProps {
+        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        ..CUmemPoolProps::default()
+    };
+    let (mut default, mut own, mut pool) = (null_mut(), null_mut(), null_mut());
+    let (mut a, mut value) = (0, 0u64);
+    let unknown: CUmemoryPool = null_mut();
+    // SAFETY: values are those that the attributes have; pools are only looked up.
+    unsafe {
+        use CUmemPool_attribute::*;
+        assert_eq!(cuDeviceGetDefaultMemPool(&mut default, 9), CUDA_ERROR_INVALID_DEVICE);
+        assert_eq!(cuDeviceGetDefaultMemPool(&mut default, 0), CUDA_SUCCESS);
+        assert_eq!((cuDeviceGetMemPool(&mut pool, 0), pool), (CUDA_SUCCESS, default));
+        let place = (&raw mut value).cast();
+        let threshold = CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        value = u64::MAX;
+        assert_eq!(cuMemPoolSetAttribute(default, threshold, place), CUDA_SUCCESS);
+        value = 0;
+        assert_eq!((cuMemPoolGetAttribute(default, threshold, place), value), (CUDA_SUCCESS, u64::MAX));
+        assert_eq!(cuMemPoolGetAttribute(unknown, threshold, place), CUDA_ERROR_INVALID_VALUE);
+
+        assert_eq!(cuMemPoolCreate(&mut own, null()), CUDA_ERROR_INVALID_VALUE);
+        properties.location.id = 9;
+        assert_eq!(cuMemPoolCreate(&mut own, &properties), CUDA_ERROR_INVALID_DEVICE);
+        properties.location.id = 0;
+        assert_eq!(cuMemPoolCreate(&mut own, &properties), CUDA_SUCCESS);
+        assert_eq!(cuMemAllocFromPoolAsync(&mut a, 100, own, null_mut()), CUDA_SUCCESS);
+        let used = CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+        assert_eq!((cuMemPoolGetAttribute(own, used, place), value), (CUDA_SUCCESS, 100));
+        assert_eq!(cuMemPoolSetAttribute(own, used, place), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(cuMemsetD8_v2(a, 7, 100), CUDA_SUCCESS);
+        assert_eq!(cuMemFreeAsync(a, null_mut()), CUDA_SUCCESS);
+        assert_eq!((cuMemPoolGetAttribute(own, used, place), value), (CUDA_SUCCESS, 0));
+        let high = CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+        assert_eq!((cuMemPoolGetAttribute(own, high, place), value), (CUDA_SUCCESS, 100));
+        value = 0;
+        assert_eq!(cuMemPoolSetAttribute(own, high, place), CUDA_SUCCESS);
+        assert_eq!((cuMemPoolGetAttribute(own, high, place), value), (CUDA_SUCCESS, 0));
+        assert_eq!(cuMemPoolTrimTo(own, 0), CUDA_SUCCESS);
+
+        // The device's streams allocate from the current pool.
+        assert_eq!(cuDeviceSetMemPool(0, own), CUDA_SUCCESS);
+        assert_eq!(cuMemAllocAsync(&mut a, 60, null_mut()), CUDA_SUCCESS);
+        assert_eq!((cuMemPoolGetAttribute(own, used, place), value), (CUDA_SUCCESS, 60));
+        assert_eq!(cuMemPoolDestroy(own), CUDA_SUCCESS);
+        assert_eq!(cuMemPoolDestroy(own), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!((cuDeviceGetMemPool(&mut pool, 0), pool), (CUDA_SUCCESS, default));
+        assert_eq!(cuMemPoolDestroy(default), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(cuMemFreeAsync(a, null_mut()), CUDA_SUCCESS);
+        let mut flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        assert_eq!(cuMemPoolGetAccess(&mut flags, default, &mut properties.location), CUDA_SUCCESS);
+        assert_eq!(flags, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        let mut access = CUmemAccessDesc { location: properties.location, flags };
+        assert_eq!(cuMemPoolSetAccess(default, &access, 1), CUDA_SUCCESS);
+        access.flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        assert_eq!(cuMemPoolSetAccess(default, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+#[test]
 fn copies() {
     let _context = context();
     let (mut a, mut b) = (0, 0);

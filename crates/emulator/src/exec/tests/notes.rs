@@ -66,9 +66,10 @@ fn warps_that_store_one_value_in_shared_memory_have_a_note() {
     }
     // The warps store different values; a store of another value comes later; without the barrier, a thread
     // reads.
-    assert_race(&flag("%r9", "").replace("st.", "shr.u32 %r9, %r0, 5; st."), [1, 64], &[0]);
+    let used = "bar.sync 0; ld.shared.u32 %r1, [shared]; st.global.u32 [%rd0], %r1;";
+    assert_race(&flag("%r9", used).replacen("st.", "shr.u32 %r9, %r0, 5; st.", 1), [1, 64], &[0]);
     let later = "bar.warp.sync 0xffffffff; setp.ne.u32 %p1, %r0, 32; @!%p1 st.shared.u32 [shared], 8;";
-    assert_race(&flag("7", later), [1, 96], &[0]);
+    assert_race(&flag("7", &format!("{later} {used}")), [1, 96], &[0]);
     assert_race(&flag("7", &read["bar.sync 0;".len()..]), [1, 64], &[0]);
 }
 
@@ -176,8 +177,8 @@ fn assert_notes(
     assert_ne!(count, 0, "{body}");
 }
 
-/// Each block reads its word, waits for the flag of the block before it, sets its own, and stores the word one
-/// or two places further left, over a word that an earlier block has read. Relaxed flags argue by
+/// Each block reads its word, waits for the flag of the block before it, sets its own, and stores the word
+/// one or two places further left, over a word that an earlier block has read. Relaxed flags argue by
 /// dependencies.
 #[test]
 fn compaction_in_place_is_a_note_unless_it_releases() {
@@ -262,6 +263,42 @@ fn a_read_only_load_before_the_write_is_a_note() {
     }
 }
 
+/// Lanes put what they drop in a spare slot, as exchanges of warps do, in one store and in two.
+#[test]
+fn stores_that_race_are_a_note_until_what_they_leave_is_used() {
+    let body = |rest: &str| {
+        format!(
+            "shl.b32 %r3, %r0, 2; mov.u32 %r4, shared; add.u32 %r3, %r3, %r4; setp.lt.u32 %p1, %r0, 20;
+            add.u32 %r5, %r4, 512; selp.b32 %r6, %r3, %r5, %p1; st.shared.u32 [%r6], %r0;
+            @!%p1 st.shared.u32 [%r5], %r0; bar.sync 0; mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0;
+            {rest}"
+        )
+    };
+    let expected: Vec<u32> = (0..64).map(|thread| if thread < 20 { thread } else { 9 }).collect();
+    for rest in [
+        "@%p1 ld.shared.u32 %r7, [%r3]; @%p1 st.global.u32 [%rd3], %r7;",
+        // It is read and dropped; it is written again.
+        "ld.shared.u32 %r7, [%r6]; @%p1 st.global.u32 [%rd3], %r7;",
+        "setp.eq.u32 %p2, %r0, 0; @%p2 st.shared.u32 [%r5], 9; bar.sync 0; ld.shared.u32 %r7, [%r6];
+        st.global.u32 [%rd3], %r7;",
+    ] {
+        let is_note = |kind: &FaultKind| matches!(kind, FaultKind::Clash { .. });
+        assert_notes(&body(rest), [1, 64], &[9; 64], &expected, is_note);
+    }
+    for rest in [
+        "ld.shared.u32 %r7, [%r6]; st.global.u32 [%rd3], %r7;",
+        "setp.eq.u32 %p2, %r0, 0; ld.shared.u32 %r7, [%r5]; @%p2 st.global.v2.u32 [%rd0], {%r0, %r7};",
+        "ld.shared.u32 %r7, [%r5]; setp.eq.u32 %p2, %r7, 20; @%p2 bra OUT; mov.u32 %r7, 0; OUT:",
+    ] {
+        assert_race(&body(rest), [1, 64], &[9; 64]);
+    }
+    // The last store may store what is there already.
+    let thrice = "mov.u32 %r4, shared; and.b32 %r7, %r0, 31; setp.eq.u32 %p3, %r7, 0; shr.u32 %r7, %r0, 5;
+        min.u32 %r7, %r7, 1; @%p3 st.shared.u32 [%r4], %r7; bar.sync 0; ld.shared.u32 %r7, [%r4];
+        setp.eq.u32 %p2, %r0, 0; @%p2 st.global.u32 [%rd0], %r7;";
+    assert_race(thrice, [1, 96], &[9]);
+}
+
 /// `%r1` is a word of shared memory past the last one that is written: 32 for thread 31, and the next
 /// thread's for the others.
 const NEXT: &str =
@@ -270,7 +307,10 @@ const NEXT: &str =
 
 #[test]
 fn a_branch_on_an_unwritten_value_is_a_note_if_its_ways_only_compute() {
-    let is_note = |kind: &FaultKind| matches!(kind, FaultKind::UnwrittenBranch { access, .. } if access.memory == Memory::Shared);
+    let is_note = |kind: &FaultKind| match kind {
+        FaultKind::UnwrittenBranch { access, .. } => access.memory == Memory::Shared,
+        _ => false,
+    };
     let store = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0; setp.lt.u32 %p2, %r0, 31;
         @%p2 st.global.u32 [%rd3], %r5;";
     let expected: Vec<u32> = (0..32).map(|thread| if thread < 31 { thread + 1 } else { 9 }).collect();

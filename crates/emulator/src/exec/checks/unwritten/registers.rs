@@ -53,6 +53,8 @@ enum Cause {
     Memory(Where, u64, u32),
     /// The value of a lane that did not take part in the shuffle.
     Shuffle,
+    /// What racing stores left: one of [`Site::clashes`].
+    Clash(usize),
 }
 
 /// The undefined lanes of one value of the current load or store.
@@ -66,6 +68,15 @@ pub struct Void {
 }
 
 impl Origin {
+    /// What racing stores have left in shared memory, the last of them at `at`.
+    pub fn of_clash(at: u32, clash: usize) -> Origin {
+        Origin { at, cause: Cause::Clash(clash), computed: false }
+    }
+
+    pub fn is_clash(&self) -> bool {
+        matches!(self.cause, Cause::Clash(_))
+    }
+
     /// The same after a computation.
     pub fn computed(self) -> Origin {
         Origin { computed: true, ..self }
@@ -303,7 +314,7 @@ impl<'g> Unwritten<'g> {
             let lanes = track.void[place].lanes & mask;
             let Some(register) = number.filter(|_| lanes != 0) else { continue };
             let is_wrong = match track.registers[register as usize].origin {
-                Some(Origin { computed: true, .. }) => true,
+                Some(Origin { computed: true, .. } | Origin { cause: Cause::Clash(_), .. }) => true,
                 Some(Origin { cause: Cause::Memory(Where::Shared, ..) | Cause::Shuffle, .. }) => is_alone,
                 Some(Origin { cause: Cause::Memory(..), .. }) => is_alone && size >= 4,
                 Some(Origin { cause: Cause::Register, .. }) => false,
@@ -341,6 +352,7 @@ impl Track {
         let kind = match origin.cause {
             Cause::Register => FaultKind::Register { what, used },
             Cause::Shuffle => FaultKind::Shuffle { what, used },
+            Cause::Clash(clash) => return Err(site.clashes[clash].1.clone()),
             Cause::Memory(memory, offset, size) => {
                 let who = (warp.index, mask.trailing_zeros(), origin.at);
                 let access = site.describe(Action::Read, memory, (offset, size), who);
