@@ -2,6 +2,7 @@
 
 use crate::driver;
 use crate::error::{Answer, INVALID_VALUE, NOT_SUPPORTED, api, check, require};
+use crate::memory::Location;
 use cust_raw::{
     CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType,
     CUmemLocation, CUmemLocationType, CUmemPoolProps, CUmemoryPool, CUstream, cuDeviceGetDefaultMemPool,
@@ -110,7 +111,7 @@ api! {
         bytes: usize,
         pool: CUmemoryPool,
         stream: CUstream,
-    ) {
+    ) as cudaMallocFromPoolAsync_ptsz(stream) {
         check(cuMemAllocFromPoolAsync(address, bytes, pool, stream))
     }
 }

@@ -100,7 +100,7 @@ api! {
         set_slices(to, value, extent, None)
     }
 
-    fn cudaMemset3DAsync(to: Pitched, value: c_int, extent: Extent, stream: CUstream) {
+    fn cudaMemset3DAsync(to: Pitched, value: c_int, extent: Extent, stream: CUstream) as cudaMemset3DAsync_ptsz(stream) {
         set_slices(to, value, extent, Some(stream))
     }
 
@@ -108,7 +108,7 @@ api! {
         copy_slices(copy, None)
     }
 
-    fn cudaMemcpy3DAsync(copy: *const Copy3D, stream: CUstream) {
+    fn cudaMemcpy3DAsync(copy: *const Copy3D, stream: CUstream) as cudaMemcpy3DAsync_ptsz(stream) {
         copy_slices(copy, Some(stream))
     }
 }
