@@ -188,7 +188,7 @@ unsafe fn copy_from_symbol(
 }
 
 /// Does work in the thread's own default stream, and waits for it.
-fn in_own_stream(work: impl FnOnce(CUstream) -> Answer) -> Answer {
+pub fn in_own_stream(work: impl FnOnce(CUstream) -> Answer) -> Answer {
     let own = of_thread(ptr::null_mut());
     work(own)?;
     // SAFETY: takes no pointers.

@@ -1,7 +1,7 @@
 //! Memory of three dimensions: rows with a pitch, in slices.
 
 use crate::error::{Answer, NOT_SUPPORTED, api, check, put, require};
-use crate::memory::{Rows, copy_rows, set_rows};
+use crate::memory::{Rows, copy_rows, in_own_stream, set_rows};
 use cust_raw::{CUdeviceptr, CUstream, cuMemAllocPitch_v2};
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -110,5 +110,13 @@ api! {
 
     fn cudaMemcpy3DAsync(copy: *const Copy3D, stream: CUstream) as cudaMemcpy3DAsync_ptsz(stream) {
         copy_slices(copy, Some(stream))
+    }
+
+    fn cudaMemset3D_ptds(to: Pitched, value: c_int, extent: Extent) {
+        in_own_stream(|own| set_slices(to, value, extent, Some(own)))
+    }
+
+    fn cudaMemcpy3D_ptds(copy: *const Copy3D) {
+        in_own_stream(|own| copy_slices(copy, Some(own)))
     }
 }
