@@ -3,7 +3,7 @@
 use crate::error::{Answer, require};
 use cust_raw::{
     CUdevice_P2PAttribute, CUdevice_attribute, CUfunc_cache, CUfunction_attribute, CUlimit, CUmem_advise,
-    CUstreamCaptureMode,
+    CUmemPool_attribute, CUstreamCaptureMode,
 };
 use std::ffi::c_int;
 
@@ -33,6 +33,9 @@ enums! {
     capture_mode: CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_GLOBAL to CU_STREAM_CAPTURE_MODE_RELAXED;
     /// `cudaMemoryAdvise`
     advice: CUmem_advise, CU_MEM_ADVISE_SET_READ_MOSTLY to CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+    /// `cudaMemPoolAttr`; CUDA 13.0 has more of them than cust_raw.
+    pool_attribute: CUmemPool_attribute,
+        CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES to CU_MEMPOOL_ATTR_USED_MEM_HIGH;
     /// `cudaDeviceP2PAttr`
     peer_attribute: CUdevice_P2PAttribute,
         CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK to CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED;

@@ -132,9 +132,32 @@ pub fn keep(answer: Answer) -> Code {
 
 /// Defines functions of the runtime, which first make the context of the thread's device current.
 ///
+/// `as NAME(STREAM)` also defines the function for files that nvcc compiles with `--default-stream per-thread`:
+/// there, a null stream is the thread's own.
+///
 /// Callers keep CUDA's contract: each pointer is null or points to as many bytes as the call says.
 macro_rules! api {
-    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident $arguments:tt $(as $per_thread:ident($stream:ident))? $body:block
+    )*) => {$(
+        $crate::error::function! { $(#[$attribute])* $name $arguments $body }
+        $($crate::error::function! {
+            $per_thread $arguments {
+                let $stream = $crate::stream::of_thread($stream);
+                $body
+            }
+        })?
+    )*};
+}
+pub(crate) use api;
+
+/// Defines one function for [`api`].
+macro_rules! function {
+    (
+        $(#[$attribute:meta])*
+        $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block
+    ) => {
         $(#[$attribute])*
         #[allow(non_snake_case, clippy::too_many_arguments, unused_unsafe)]
         #[unsafe(no_mangle)]
@@ -144,9 +167,9 @@ macro_rules! api {
             // null.
             $crate::error::keep($crate::runtime::enter().and_then(|_| unsafe { $body }))
         }
-    )*};
+    };
 }
-pub(crate) use api;
+pub(crate) use function;
 
 fn find(code: Code) -> Option<(&'static CStr, &'static CStr)> {
     if let Some(&(_, name, text)) = RUNTIME.iter().find(|row| row.0 == code) {

@@ -4,6 +4,7 @@ use crate::error::{
     Answer, Code, INVALID_CONFIGURATION, INVALID_VALUE, MISSING_CONFIGURATION, NOT_SUPPORTED, api, check,
     keep, put, require,
 };
+use crate::stream::of_thread;
 use crate::{driver, exit, module, runtime};
 use cust_raw::{
     CUdevice_attribute, CUfunction_attribute, CUhostFn, CUstream, cuDeviceGetAttribute, cuFuncGetAttribute,
@@ -135,6 +136,29 @@ impl Configuration {
             launched => launched,
         }
     }
+
+    /// Launches a kernel. Attributes that only make a launch faster have no effect. Clusters of several blocks
+    /// are not supported.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch), and `attributes` has as many as the configuration says.
+    unsafe fn launch_with_attributes(self, kernel: *const c_void, arguments: *mut *mut c_void) -> Answer {
+        let mut cooperative = false;
+        for index in 0..self.attribute_count as usize {
+            // SAFETY: the caller's promise.
+            let Attribute { id, value: Value(value) } = unsafe { *self.attributes.add(index) };
+            match id {
+                COOPERATIVE => cooperative = value[0] != 0,
+                CLUSTER_DIMENSION if value[..3].iter().any(|&blocks| blocks > 1) => {
+                    return Err(NOT_SUPPORTED);
+                }
+                _ => {}
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(kernel, arguments, cooperative) }
+    }
 }
 
 // nvcc's code calls these functions for `kernel<<<…>>>(…)`. `crt/device_functions.h` and `crt/host_runtime.h`
@@ -176,7 +200,7 @@ api! {
         arguments: *mut *mut c_void,
         dynamic_shared: usize,
         stream: CUstream,
-    ) {
+    ) as __cudaLaunchKernel_ptsz(stream) {
         Configuration::new(grid, block, dynamic_shared, stream).launch(kernel, arguments, false)
     }
 
@@ -187,7 +211,7 @@ api! {
         arguments: *mut *mut c_void,
         dynamic_shared: usize,
         stream: CUstream,
-    ) {
+    ) as cudaLaunchKernel_ptsz(stream) {
         Configuration::new(grid, block, dynamic_shared, stream).launch(kernel, arguments, false)
     }
 
@@ -198,32 +222,31 @@ api! {
         arguments: *mut *mut c_void,
         dynamic_shared: usize,
         stream: CUstream,
-    ) {
+    ) as cudaLaunchCooperativeKernel_ptsz(stream) {
         Configuration::new(grid, block, dynamic_shared, stream).launch(kernel, arguments, true)
     }
 
-    /// Attributes that only make a launch faster have no effect. Clusters of several blocks are not
-    /// supported.
     fn cudaLaunchKernelExC(
         configuration: *const Configuration,
         kernel: *const c_void,
         arguments: *mut *mut c_void,
     ) {
         require(!configuration.is_null())?;
-        let configuration = *configuration;
-        let mut cooperative = false;
-        for index in 0..configuration.attribute_count as usize {
-            let Attribute { id, value: Value(value) } = *configuration.attributes.add(index);
-            match id {
-                COOPERATIVE => cooperative = value[0] != 0,
-                CLUSTER_DIMENSION if value[..3].iter().any(|&blocks| blocks > 1) => return Err(NOT_SUPPORTED),
-                _ => {}
-            }
-        }
-        configuration.launch(kernel, arguments, cooperative)
+        (*configuration).launch_with_attributes(kernel, arguments)
     }
 
-    fn cudaLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) {
+    fn cudaLaunchKernelExC_ptsz(
+        configuration: *const Configuration,
+        kernel: *const c_void,
+        arguments: *mut *mut c_void,
+    ) {
+        require(!configuration.is_null())?;
+        let configuration = *configuration;
+        Configuration { stream: of_thread(configuration.stream), ..configuration }
+            .launch_with_attributes(kernel, arguments)
+    }
+
+    fn cudaLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) as cudaLaunchHostFunc_ptsz(stream) {
         check(cuLaunchHostFunc(stream, function, data))
     }
 }

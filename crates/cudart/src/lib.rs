@@ -26,9 +26,8 @@
 //! compiles does not link, or reads wrong fields of `cudaDeviceProp`.
 //!
 //! The functions in `unsupported.rs` fail with `cudaErrorNotSupported` and print their name: textures and
-//! arrays, memory pools, graphs that are built node by node, memory of other processes. Programs that use a
-//! default stream per thread (`--default-stream per-thread`) do not link, nor do those with several files of
-//! device code that are linked to each other (`-rdc=true`). A `__managed__` variable belongs to the first
+//! arrays, graphs that are built node by node, memory of other processes. Programs with several files of device
+//! code that are linked to each other (`-rdc=true`) do not link. A `__managed__` variable belongs to the first
 //! device that uses its file's kernels.
 //!
 //! # How a program finds its kernels
@@ -45,6 +44,8 @@ mod exit;
 mod launch;
 mod memory;
 mod module;
+mod pool;
 mod runtime;
 mod stream;
 mod unsupported;
+mod volume;

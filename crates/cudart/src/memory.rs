@@ -1,6 +1,7 @@
 //! Memory: allocations, copies, memsets, variables, and what a program asks about addresses.
 
 use crate::error::{Answer, INVALID_DIRECTION, INVALID_PITCH, INVALID_VALUE, api, check, put, require};
+use crate::stream::of_thread;
 use crate::{driver, module, runtime};
 use cust_raw::{
     CUdevice, CUdeviceptr, CUpointer_attribute, CUstream, cuMemAdvise, cuMemAlloc_v2, cuMemAllocAsync,
@@ -9,6 +10,7 @@ use cust_raw::{
     cuMemHostUnregister, cuMemPrefetchAsync, cuMemcpy, cuMemcpyAsync, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2,
     cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeer,
     cuMemcpyPeerAsync, cuMemsetD8_v2, cuMemsetD8Async, cuPointerGetAttribute, cuStreamGetFlags,
+    cuStreamSynchronize,
 };
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::ptr;
@@ -64,9 +66,9 @@ unsafe fn copy(
 }
 
 /// Rows of memory: the address of the first, and the distance of one row's start from the next one's.
-struct Rows<P> {
-    first: P,
-    pitch: usize,
+pub struct Rows<P> {
+    pub first: P,
+    pub pitch: usize,
 }
 
 /// Copies rows, each by a copy of its own.
@@ -74,7 +76,7 @@ struct Rows<P> {
 /// # Safety
 ///
 /// Each row meets the requirements of [`copy`].
-unsafe fn copy_rows(
+pub unsafe fn copy_rows(
     to: Rows<*mut c_void>,
     from: Rows<*const c_void>,
     width: usize,
@@ -116,7 +118,7 @@ unsafe fn set(to: CUdeviceptr, value: c_int, bytes: usize, stream: Option<CUstre
 /// # Safety
 ///
 /// Each row meets the requirements of [`set`].
-unsafe fn set_rows(
+pub unsafe fn set_rows(
     to: CUdeviceptr,
     pitch: usize,
     value: c_int,
@@ -185,12 +187,20 @@ unsafe fn copy_from_symbol(
     unsafe { copy(to, from, bytes, direction, stream) }
 }
 
+/// Does work in the thread's own default stream, and waits for it.
+pub fn in_own_stream(work: impl FnOnce(CUstream) -> Answer) -> Answer {
+    let own = of_thread(ptr::null_mut());
+    work(own)?;
+    // SAFETY: takes no pointers.
+    check(unsafe { cuStreamSynchronize(own) })
+}
+
 /// `cudaMemLocation`
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Location {
-    kind: c_uint,
-    id: c_int,
+pub struct Location {
+    pub kind: c_uint,
+    pub id: c_int,
 }
 
 impl Location {
@@ -229,7 +239,7 @@ api! {
         check(cuMemAllocManaged(address, bytes, flags))
     }
 
-    fn cudaMallocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) {
+    fn cudaMallocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) as cudaMallocAsync_ptsz(stream) {
         check(cuMemAllocAsync(address, bytes, stream))
     }
 
@@ -245,7 +255,7 @@ api! {
         check(cuMemFree_v2(address))
     }
 
-    fn cudaFreeAsync(address: CUdeviceptr, stream: CUstream) {
+    fn cudaFreeAsync(address: CUdeviceptr, stream: CUstream) as cudaFreeAsync_ptsz(stream) {
         check(cuMemFreeAsync(address, stream))
     }
 
@@ -277,7 +287,7 @@ api! {
         copy(to, from, bytes, direction(kind)?, None)
     }
 
-    fn cudaMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: CUstream) {
+    fn cudaMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: CUstream) as cudaMemcpyAsync_ptsz(stream) {
         copy(to, from, bytes, direction(kind)?, Some(stream))
     }
 
@@ -326,7 +336,7 @@ api! {
         height: usize,
         kind: c_int,
         stream: CUstream,
-    ) {
+    ) as cudaMemcpy2DAsync_ptsz(stream) {
         let (to, from) = (Rows { first: to, pitch: to_pitch }, Rows { first: from, pitch: from_pitch });
         copy_rows(to, from, width, height, kind, Some(stream))
     }
@@ -348,7 +358,7 @@ api! {
         offset: usize,
         kind: c_int,
         stream: CUstream,
-    ) {
+    ) as cudaMemcpyToSymbolAsync_ptsz(stream) {
         copy_to_symbol(variable, from, bytes, offset, kind, Some(stream))
     }
 
@@ -369,7 +379,7 @@ api! {
         offset: usize,
         kind: c_int,
         stream: CUstream,
-    ) {
+    ) as cudaMemcpyFromSymbolAsync_ptsz(stream) {
         copy_from_symbol(to, variable, bytes, offset, kind, Some(stream))
     }
 
@@ -377,7 +387,7 @@ api! {
         set(to, value, bytes, None)
     }
 
-    fn cudaMemsetAsync(to: CUdeviceptr, value: c_int, bytes: usize, stream: CUstream) {
+    fn cudaMemsetAsync(to: CUdeviceptr, value: c_int, bytes: usize, stream: CUstream) as cudaMemsetAsync_ptsz(stream) {
         set(to, value, bytes, Some(stream))
     }
 
@@ -392,7 +402,7 @@ api! {
         width: usize,
         height: usize,
         stream: CUstream,
-    ) {
+    ) as cudaMemset2DAsync_ptsz(stream) {
         set_rows(to, pitch, value, width, height, Some(stream))
     }
 
@@ -402,7 +412,7 @@ api! {
         location: Location,
         _flags: c_uint,
         stream: CUstream,
-    ) {
+    ) as cudaMemPrefetchAsync_ptsz(stream) {
         check(cuMemPrefetchAsync(address, bytes, location.device()?, stream))
     }
 
@@ -411,7 +421,7 @@ api! {
     }
 
     /// Only checks the stream: the host may use managed memory at any time.
-    fn cudaStreamAttachMemAsync(stream: CUstream, _address: CUdeviceptr, _bytes: usize, _flags: c_uint) {
+    fn cudaStreamAttachMemAsync(stream: CUstream, _address: CUdeviceptr, _bytes: usize, _flags: c_uint) as cudaStreamAttachMemAsync_ptsz(stream) {
         let mut flags = 0;
         check(cuStreamGetFlags(stream, &mut flags))
     }
@@ -437,5 +447,46 @@ api! {
             host_pointer: reached(kind != 2),
             reserved: [0; 8],
         })
+    }
+
+    fn cudaMemcpy_ptds(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int) {
+        in_own_stream(|own| copy(to, from, bytes, direction(kind)?, Some(own)))
+    }
+
+    fn cudaMemcpy2D_ptds(to: *mut c_void,
+        to_pitch: usize,
+        from: *const c_void,
+        from_pitch: usize,
+        width: usize,
+        height: usize,
+        kind: c_int) {
+        in_own_stream(|own| {
+            let (to, from) = (Rows { first: to, pitch: to_pitch }, Rows { first: from, pitch: from_pitch });
+            copy_rows(to, from, width, height, kind, Some(own))
+        })
+    }
+
+    fn cudaMemcpyToSymbol_ptds(variable: *const c_void,
+        from: *const c_void,
+        bytes: usize,
+        offset: usize,
+        kind: c_int) {
+        in_own_stream(|own| copy_to_symbol(variable, from, bytes, offset, kind, Some(own)))
+    }
+
+    fn cudaMemcpyFromSymbol_ptds(to: *mut c_void,
+        variable: *const c_void,
+        bytes: usize,
+        offset: usize,
+        kind: c_int) {
+        in_own_stream(|own| copy_from_symbol(to, variable, bytes, offset, kind, Some(own)))
+    }
+
+    fn cudaMemset_ptds(to: CUdeviceptr, value: c_int, bytes: usize) {
+        in_own_stream(|own| set(to, value, bytes, Some(own)))
+    }
+
+    fn cudaMemset2D_ptds(to: CUdeviceptr, pitch: usize, value: c_int, width: usize, height: usize) {
+        in_own_stream(|own| set_rows(to, pitch, value, width, height, Some(own)))
     }
 }

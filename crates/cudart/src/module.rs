@@ -6,8 +6,8 @@ use crate::error::{
 };
 use crate::runtime;
 use cust_raw::{
-    CUdeviceptr, CUfunction, CUmodule, cuMemGetAddressRange_v2, cuModuleGetFunction, cuModuleGetGlobal_v2,
-    cuModuleLoadFatBinary, cuModuleUnload,
+    CUdeviceptr, CUfunction, CUmodule, CUstreamCaptureMode, cuMemGetAddressRange_v2, cuModuleGetFunction,
+    cuModuleGetGlobal_v2, cuModuleLoadFatBinary, cuModuleUnload, cuThreadExchangeStreamCaptureMode,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -58,10 +58,17 @@ impl Registry {
             return module.map(ptr::without_provenance_mut);
         }
         let mut module = ptr::null_mut();
-        // SAFETY: the program has registered the fat binary at this address.
-        let loaded = check(unsafe {
-            cuModuleLoadFatBinary(&mut module, ptr::with_exposed_provenance::<c_void>(binary.image))
-        });
+        // The first launch may be in a capture, which must not forbid this.
+        let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the program has registered the fat binary at this address; `mode` is valid for reads and
+        // writes.
+        let loaded = unsafe {
+            check(cuThreadExchangeStreamCaptureMode(&mut mode))?;
+            let loaded =
+                cuModuleLoadFatBinary(&mut module, ptr::with_exposed_provenance::<c_void>(binary.image));
+            check(cuThreadExchangeStreamCaptureMode(&mut mode))?;
+            check(loaded)
+        };
         if loaded.is_err() {
             let message = emulator::last_load_error().unwrap_or_default();
             eprintln!("the program's kernels cannot be loaded: {message}");

@@ -187,6 +187,30 @@ fn text(code: c_uint) -> &'static str {
 
 const ONE: Dim3 = Dim3(1, 1, 1);
 
+/// A file may have default streams of its threads. Unlike the default stream of all, they can be captured.
+#[test]
+fn a_null_stream_may_be_the_threads_own() {
+    let (mut device, mut graph, mut word): (*mut c_void, *mut c_void, _) = (null_mut(), null_mut(), 0u32);
+    let stream: *mut c_void = null_mut();
+    // SAFETY: pointers are to variables of the right type and size.
+    unsafe {
+        assert_eq!(function!(cudaMalloc(*mut *mut c_void, usize) -> c_uint)(&mut device, 4), 0);
+        let begin = function!(cudaStreamBeginCapture(*mut c_void, c_int) -> c_uint)(stream, 2);
+        assert_eq!(name(begin), "cudaErrorStreamCaptureUnsupported");
+        assert_eq!(function!(cudaStreamBeginCapture_ptsz(*mut c_void, c_int) -> c_uint)(stream, 2), 0);
+        let set = function!(cudaMemsetAsync_ptsz(*mut c_void, c_int, usize, *mut c_void) -> c_uint);
+        assert_eq!(set(device, 7, 4, stream), 0);
+        let end = function!(cudaStreamEndCapture_ptsz(*mut c_void, *mut *mut c_void) -> c_uint);
+        assert_eq!(end(stream, &mut graph), 0);
+        assert_eq!(function!(cudaGraphDestroy(*mut c_void) -> c_uint)(graph), 0);
+        assert_eq!(set(device, 5, 4, stream), 0);
+        let copy = function!(cudaMemcpy_ptds(*mut c_void, *const c_void, usize, c_int) -> c_uint);
+        assert_eq!(copy((&raw mut word).cast(), device, 4, 2), 0);
+        assert_eq!(word, 0x0505_0505);
+        assert_eq!(function!(cudaFree(*mut c_void) -> c_uint)(device), 0);
+    }
+}
+
 #[test]
 fn a_program_launches_its_kernels_and_uses_its_variables() {
     let (handle, hosts) = register();

@@ -97,6 +97,32 @@ __global__ void fill(T *values, T value) {
 
 __global__ void print(int x) { printf("a kernel prints %d, %.1f, %s\n", x, 1.5, "text"); }
 
+// The program's first launch, which loads its kernels, may be in a capture.
+static void first_launch() {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    int *values, last;
+    CHECK(cudaStreamCreate(&stream));
+    CHECK(cudaMalloc(&values, 64 * sizeof(int)));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    fill<int, 64><<<1, 32, 0, stream>>>(values, 4);
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK(cudaGraphLaunch(executable, stream));
+    CHECK(cudaMemcpyAsync(&last, values + 63, sizeof(int), cudaMemcpyDeviceToHost, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    expect(last == 4, "a first launch in a capture");
+    CHECK(cudaGraphExecDestroy(executable));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaFree(values));
+
+    cudaStreamAttrValue window = {};
+    window.accessPolicyWindow.num_bytes = 64;
+    CHECK(cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &window));
+    CHECK(cudaStreamDestroy(stream));
+}
+
 static void sums() {
     std::vector<int> host(N);
     int expected = 0, found = 0, *input, *output;
@@ -142,6 +168,29 @@ static void memories() {
     CHECK(cudaMemset2D(rows, pitch, 7, 100, 5));
     CHECK(cudaMemcpy2D(read, 100, rows, pitch, 100, 5, cudaMemcpyDeviceToHost));
     expect(read[0] == 7 && read[499] == 7, "rows with a pitch");
+
+    cudaPitchedPtr box;
+    char slices[2 * 3 * 10];
+    CHECK(cudaMalloc3D(&box, make_cudaExtent(10, 3, 2)));
+    CHECK(cudaMemset3D(box, 5, make_cudaExtent(10, 3, 2)));
+    cudaMemcpy3DParms copy = {};
+    copy.srcPtr = box;
+    copy.dstPtr = make_cudaPitchedPtr(slices, 10, 10, 3);
+    copy.extent = make_cudaExtent(10, 3, 2);
+    copy.kind = cudaMemcpyDeviceToHost;
+    CHECK(cudaMemcpy3D(&copy));
+    copy.srcPtr = make_cudaPitchedPtr(slices, 10, 10, 3);
+    copy.srcPos = make_cudaPos(0, 0, 0);
+    copy.dstPtr = box;
+    copy.dstPos = make_cudaPos(2, 1, 1);
+    copy.extent = make_cudaExtent(3, 1, 1);
+    copy.kind = cudaMemcpyHostToDevice;
+    slices[1] = 9;
+    CHECK(cudaMemcpy3D(&copy));
+    char placed;
+    CHECK(cudaMemcpy(&placed, (char *)box.ptr + (3 + 1) * box.pitch + 3, 1, cudaMemcpyDeviceToHost));
+    expect(slices[0] == 5 && slices[59] == 5 && placed == 9, "slices of rows");
+    CHECK(cudaFree(box.ptr));
 
     int *pinned;
     CHECK(cudaMallocHost(&pinned, 64));
@@ -204,6 +253,29 @@ static void streams() {
     CHECK(cudaStreamDestroy(second));
 }
 
+static void pools() {
+    cudaMemPool_t first, own, current;
+    uint64_t threshold = UINT64_MAX, used = 0;
+    CHECK(cudaDeviceGetDefaultMemPool(&first, 0));
+    CHECK(cudaMemPoolSetAttribute(first, cudaMemPoolAttrReleaseThreshold, &threshold));
+    cudaMemPoolProps properties = {};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    CHECK(cudaMemPoolCreate(&own, &properties));
+    int *values, last;
+    CHECK(cudaMallocFromPoolAsync(&values, 64 * sizeof(int), own, nullptr));
+    fill<int, 64><<<1, 32>>>(values, 8);
+    CHECK(cudaMemcpy(&last, values + 63, sizeof(int), cudaMemcpyDeviceToHost));
+    CHECK(cudaMemPoolGetAttribute(own, cudaMemPoolAttrUsedMemCurrent, &used));
+    expect(last == 8 && used == 64 * sizeof(int), "memory of a pool");
+    CHECK(cudaFreeAsync(values, nullptr));
+    CHECK(cudaMemPoolTrimTo(own, 0));
+    CHECK(cudaDeviceSetMemPool(0, own));
+    CHECK(cudaDeviceGetMemPool(&current, 0));
+    expect(current == own, "the device's pool");
+    CHECK(cudaMemPoolDestroy(own));
+}
+
 static void launches() {
     Large large;
     double expected = large.last = 3, found, *sum;
@@ -258,9 +330,11 @@ static void launches() {
 }
 
 int main() {
+    first_launch();
     sums();
     memories();
     streams();
+    pools();
     launches();
     CHECK(cudaMalloc(&owner.memory, 64));
     printf("all right\n");

@@ -67,6 +67,9 @@ fn places(fault: &Fault) -> Vec<&Place> {
         FaultKind::Race { first, second }
         | FaultKind::SameValue { first, second }
         | FaultKind::SwapRead { first, second }
+        | FaultKind::Overwrite { first, second }
+        | FaultKind::Clash { first, second }
+        | FaultKind::ConstantFirst { first, second }
         | FaultKind::Unfinished { first, second }
         | FaultKind::MbarrierWord { first, second }
         | FaultKind::Proxy { first, second }
@@ -75,6 +78,7 @@ fn places(fault: &Fault) -> Vec<&Place> {
             places.extend(first.place.iter().chain(&second.place))
         }
         FaultKind::Register { used, .. } | FaultKind::Shuffle { used, .. } => places.push(used),
+        FaultKind::UnwrittenBranch { access, used } => places.extend([&access.place, used]),
         FaultKind::Unwritten(access) | FaultKind::OutOfArray { access, .. } => places.push(&access.place),
         _ => {}
     }

@@ -21,6 +21,7 @@ mod launch_ex;
 mod memory;
 mod module;
 mod order;
+mod pool;
 mod state;
 mod stream;
 
@@ -141,6 +142,7 @@ pub fn resolve(name: &str) -> Option<*const c_void> {
         module::FUNCTIONS,
         function::FUNCTIONS,
         memory::FUNCTIONS,
+        pool::FUNCTIONS,
         copy::FUNCTIONS,
         stream::FUNCTIONS,
         launch::FUNCTIONS,

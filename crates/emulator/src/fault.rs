@@ -166,8 +166,8 @@ impl fmt::Display for DeviceAccess {
 pub enum Level {
     /// An error, which stops the context. [`take_faults`](crate::take_faults) returns it.
     Fault,
-    /// A race by the letter of the PTX ISA that libraries rely on. The launch goes on, and
-    /// [`take_notes`](crate::take_notes) returns the note.
+    /// A race by the letter of the PTX ISA, or a branch on an unwritten value, that libraries rely on. The
+    /// launch goes on, and [`take_notes`](crate::take_notes) returns the note.
     Note,
 }
 
@@ -203,6 +203,30 @@ pub enum FaultKind {
         /// The access that ran first.
         first: Box<Access>,
         /// The access that ran second.
+        second: Box<Access>,
+    },
+    /// A note: a read, and a write by another block that only relaxed accesses order after it.
+    #[error(
+        "only relaxed accesses order a write after a read: {first}; and {second}. The read gets the old \
+         value if what the relaxed accesses pass on depends on it, as in a compaction in place; if not, it \
+         may get the new one. A release and an acquire order the two"
+    )]
+    Overwrite {
+        /// The read.
+        first: Box<Access>,
+        /// The write.
+        second: Box<Access>,
+    },
+    /// A note: two threads store different values to the same place in shared memory, with no order between
+    /// them. Once something depends on what they left there, it is a [`Race`](FaultKind::Race).
+    #[error(
+        "a race of stores, which is right only if nothing uses what they leave: {first}; and {second}. \
+         Which of the two values stays is unspecified"
+    )]
+    Clash {
+        /// The store that ran first.
+        first: Box<Access>,
+        /// The store that ran second.
         second: Box<Access>,
     },
     /// An access to shared memory that an asynchronous copy (`cp.async`, `cp.async.bulk`) is still writing or
@@ -243,7 +267,8 @@ pub enum FaultKind {
         /// The access.
         second: Box<Access>,
     },
-    /// `ld.global.nc` of memory that the kernel writes, before or after: such a load may see any older value.
+    /// `ld.global.nc` of memory that the kernel writes before, or with no order between the two: such a load
+    /// may see any older value.
     #[error(
         "a read-only load (`ld.global.nc`) of memory that the kernel writes: {first}; and {second}. \
          Load it without `.nc`"
@@ -252,6 +277,17 @@ pub enum FaultKind {
         /// The access that ran first.
         first: Box<Access>,
         /// The access that ran second.
+        second: Box<Access>,
+    },
+    /// A note: `ld.global.nc` of memory that the kernel writes later.
+    #[error(
+        "a read-only load (`ld.global.nc`) of memory that the kernel writes after it: {first}; and {second}. \
+         The PTX ISA forbids it, though the load comes first. Load it without `.nc`"
+    )]
+    ConstantFirst {
+        /// The load.
+        first: Box<Access>,
+        /// The write.
         second: Box<Access>,
     },
     /// Work of two devices accesses the same bytes with no order between the two, and one of them writes.
@@ -314,6 +350,19 @@ pub enum FaultKind {
     /// value.
     #[error("read of unwritten memory: {0}. Initialise it first")]
     Unwritten(Box<Access>),
+    /// A note: a branch on a value in shared memory that nothing wrote, whose two ways only compute until
+    /// they meet.
+    #[error(
+        "a branch depends on unwritten memory: {access}; the branch is at {used}. That is right if what the \
+         two ways compute is dropped. Each seed puts other bytes there, so that results which depend on them \
+         differ"
+    )]
+    UnwrittenBranch {
+        /// The read.
+        access: Box<Access>,
+        /// The branch.
+        used: Place,
+    },
     /// A write to a `.const` variable, which kernels can only read.
     #[error(
         "write to constant memory (`.const`): {0}. Only the host can write there; declare variables that \
@@ -498,18 +547,29 @@ impl Fault {
     /// Returns whether this is a fault or a note.
     pub fn level(&self) -> Level {
         match self.kind {
-            FaultKind::SameValue { .. } | FaultKind::SwapRead { .. } => Level::Note,
+            FaultKind::SameValue { .. }
+            | FaultKind::SwapRead { .. }
+            | FaultKind::Overwrite { .. }
+            | FaultKind::Clash { .. }
+            | FaultKind::ConstantFirst { .. }
+            | FaultKind::UnwrittenBranch { .. } => Level::Note,
             _ => Level::Fault,
         }
     }
 
     /// Whether this and another note are of the same kind, at the same instructions.
     pub(crate) fn is_at_lines_of(&self, other: &Fault) -> bool {
-        use FaultKind::{SameValue, SwapRead};
+        use FaultKind::{Clash, ConstantFirst, Overwrite, SameValue, SwapRead, UnwrittenBranch};
         match (&self.kind, &other.kind) {
             (SameValue { first, second }, SameValue { first: one, second: two })
-            | (SwapRead { first, second }, SwapRead { first: one, second: two }) => {
+            | (SwapRead { first, second }, SwapRead { first: one, second: two })
+            | (Overwrite { first, second }, Overwrite { first: one, second: two })
+            | (Clash { first, second }, Clash { first: one, second: two })
+            | (ConstantFirst { first, second }, ConstantFirst { first: one, second: two }) => {
                 first.place == one.place && second.place == two.place
+            }
+            (UnwrittenBranch { access, used }, UnwrittenBranch { access: other, used: branch }) => {
+                access.place == other.place && used == branch
             }
             _ => false,
         }
@@ -526,7 +586,7 @@ impl Fault {
     /// - 719, launch failed: all else
     pub fn code(&self) -> u32 {
         match self.kind {
-            FaultKind::SameValue { .. } | FaultKind::SwapRead { .. } => 0,
+            _ if self.level() == Level::Note => 0,
             FaultKind::OutOfBounds { .. }
             | FaultKind::PeerAccess { .. }
             | FaultKind::ReadOnly(_)

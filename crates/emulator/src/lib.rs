@@ -81,21 +81,32 @@
 //! of the package that has the kernel. The emulator prints the fault to standard error, and [`take_faults`]
 //! returns it. The calls behave as on a GPU: the launch succeeds, and later calls of the context fail.
 //!
-//! **Notes.** Some races by the letter of the PTX ISA are in many libraries, and change no result. They are
-//! notes ([`Level::Note`](fault::Level::Note)): the emulator prints them, [`take_notes`] returns them, and
-//! nothing stops.
+//! **Notes.** Some findings that are races by the letter of the PTX ISA, or uses of unwritten values, are in
+//! many libraries, and change no result. They are notes ([`Level::Note`](fault::Level::Note)): the emulator
+//! prints them, [`take_notes`] returns them, and nothing stops.
 //!
 //! - Threads store the same bytes in the same place ([`SameValue`](fault::FaultKind::SameValue)), for example
 //!   a flag.
+//! - Threads store different values in the same place in shared memory, for example in a spare slot for what
+//!   they drop ([`Clash`](fault::FaultKind::Clash)). If anything then depends on what they left there, it is
+//!   a fault.
 //! - The first read of a compare-and-swap loop is plain ([`SwapRead`](fault::FaultKind::SwapRead)), and the
 //!   other threads use atomic operations. The loop is recognised if the loaded value, or a copy of it, is
 //!   what `atom.cas` compares at the same address.
-//!
-//! Compaction in place argues by dependencies: a thread that overwrites what another one has read can do so
-//! only because that read led to the place of the write, through counts that blocks pass on. The PTX ISA
-//! calls this a race unless a release and an acquire are between the two. The emulator cannot tell it from a
-//! missing release: it would have to follow each value through registers, shuffles and memory. So it is a
-//! fault, unless [`Settings::allow`] lists its line or its kernel.
+//! - A block overwrites what another one has read, and only relaxed accesses order the two
+//!   ([`Overwrite`](fault::FaultKind::Overwrite)). Compaction in place argues by dependencies: the read led
+//!   to the place of the write, through counts that blocks pass on. The PTX ISA calls this a race unless a
+//!   release and an acquire are between the two. The emulator does not follow each value through registers,
+//!   shuffles and memory, so it takes the dependency for granted. To read what another block has written, no
+//!   dependency helps, and a missing release is a fault.
+//! - A read-only load (`ld.global.nc`) comes before the kernel's write of the same place
+//!   ([`ConstantFirst`](fault::FaultKind::ConstantFirst)). If it comes after the write, or without an order,
+//!   it is a fault.
+//! - A branch depends on a value in shared memory that nothing wrote, and its two ways only load and compute
+//!   until they meet ([`UnwrittenBranch`](fault::FaultKind::UnwrittenBranch)). Intersections of sets go on
+//!   past the last item of one set, and drop what they find there. The emulator does not compare what the two
+//!   ways compute. But each [`Settings::seed`] puts other bytes in shared memory that nothing wrote, so that
+//!   results which depend on them differ.
 //!
 //! **Allowed lines.** [`Settings::allow`] lists lines of the source and kernels whose author has decided that
 //! a race, or a use of what nothing wrote, is none. Neither a fault nor a note is reported there.
@@ -174,14 +185,14 @@
 //! 16]` without a barrier of the warp) is a race.
 //!
 //! **Values that nothing wrote**, in a register, in local or in shared memory, are faults where they are
-//! used: as an address, in a branch or a guard, or by an atomic. Storing one to global memory is a fault if
-//! it is stored by itself and comes from memory or from a register that no instruction ever writes; other
-//! stores are not, because padding between fields is copied along. Copying such a value elsewhere, or
-//! computing a result that is then dropped, is no fault, because compilers do both, and merges read an item
-//! too many. A load from global memory is a fault at once if nothing wrote any of its bytes. If some are
-//! written, as of a struct with padding, its values are judged where they are used. If part of a value may be
-//! defined, all of it counts as defined. A value that a shuffle (`up`, `down`) takes from a lane that has
-//! ended or does not take part counts as one that nothing wrote.
+//! used: as an address, in a branch (see the notes above) or a guard, or by an atomic. Storing one to global
+//! memory is a fault if it is stored by itself and comes from memory or from a register that no instruction
+//! ever writes; other stores are not, because padding between fields is copied along. Copying such a value
+//! elsewhere, or computing a result that is then dropped, is no fault, because compilers do both, and merges
+//! read an item too many. A load from global memory is a fault at once if nothing wrote any of its bytes. If
+//! some are written, as of a struct with padding, its values are judged where they are used. If part of a
+//! value may be defined, all of it counts as defined. A value that a shuffle (`up`, `down`) takes from a lane
+//! that has ended or does not take part counts as one that nothing wrote.
 //!
 //! **Other spaces.** The generic address of a thread's local memory carries its owner. Another thread that
 //! uses the address is at fault, and the fault names the owner; on a GPU the access would reach the accessing
@@ -294,8 +305,9 @@
 //!   result is the same one.
 //! - Graphs built or changed node by node, dependencies within a graph, memory allocated or freed and
 //!   external events in captures; cooperative launches on several devices, the linker, arrays, textures,
-//!   surfaces, memory pools, virtual memory and memory of other processes. Their functions return
-//!   `CUDA_ERROR_NOT_SUPPORTED`.
+//!   surfaces, virtual memory and memory of other processes. Their functions return
+//!   `CUDA_ERROR_NOT_SUPPORTED`. Memory pools keep nothing that was freed, and only their own device has
+//!   access to them.
 //! - Instructions for clusters and textures, and copies of tensors (`cp.async.bulk.tensor`); each cluster has
 //!   one block, so that `.shared::cluster` is the block's own shared memory. Matrix instructions of warp
 //!   groups (`wgmma`), of sparse matrices and of floats of 8 bits, `wmma` of less than 8 bits, and

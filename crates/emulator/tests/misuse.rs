@@ -129,6 +129,72 @@ fn memory() {
 }
 
 #[test]
+fn memory_pools() {
+    let _context = context();
+    let mut properties = CUmemPoolProps {
+        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        ..CUmemPoolProps::default()
+    };
+    let (mut default, mut own, mut pool, mut a) = (null_mut(), null_mut(), null_mut(), 0);
+    let set = |pool, attribute, mut value: u64| {
+        // SAFETY: the attribute has eight bytes.
+        unsafe { cuMemPoolSetAttribute(pool, attribute, (&raw mut value).cast()) }
+    };
+    let get = |pool, attribute| {
+        let mut value = 0u64;
+        // SAFETY: as above.
+        let code = unsafe { cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) };
+        (code, value)
+    };
+    let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    let used = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+    let high = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    // SAFETY: pools are only looked up.
+    unsafe {
+        assert_eq!(cuDeviceGetDefaultMemPool(&mut default, 9), CUDA_ERROR_INVALID_DEVICE);
+        assert_eq!(cuDeviceGetDefaultMemPool(&mut default, 0), CUDA_SUCCESS);
+        assert_eq!((cuDeviceGetMemPool(&mut pool, 0), pool), (CUDA_SUCCESS, default));
+        assert_eq!(set(default, threshold, u64::MAX), CUDA_SUCCESS);
+        assert_eq!(get(default, threshold), (CUDA_SUCCESS, u64::MAX));
+        assert_eq!(get(null_mut(), threshold), (CUDA_ERROR_INVALID_VALUE, 0));
+
+        assert_eq!(cuMemPoolCreate(&mut own, null()), CUDA_ERROR_INVALID_VALUE);
+        properties.location.id = 9;
+        assert_eq!(cuMemPoolCreate(&mut own, &properties), CUDA_ERROR_INVALID_DEVICE);
+        properties.location.id = 0;
+        assert_eq!(cuMemPoolCreate(&mut own, &properties), CUDA_SUCCESS);
+        assert_eq!(cuMemAllocFromPoolAsync(&mut a, 100, own, null_mut()), CUDA_SUCCESS);
+        assert_eq!(get(own, used), (CUDA_SUCCESS, 100));
+        assert_eq!(set(own, used, 0), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(cuMemsetD8_v2(a, 7, 100), CUDA_SUCCESS);
+        assert_eq!(cuMemFreeAsync(a, null_mut()), CUDA_SUCCESS);
+        assert_eq!((get(own, used), get(own, high)), ((CUDA_SUCCESS, 0), (CUDA_SUCCESS, 100)));
+        assert_eq!(set(own, high, 1), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!((set(own, high, 0), get(own, high)), (CUDA_SUCCESS, (CUDA_SUCCESS, 0)));
+        assert_eq!(cuMemPoolTrimTo(own, 0), CUDA_SUCCESS);
+
+        // The device's streams allocate from the current pool.
+        assert_eq!(cuDeviceSetMemPool(0, own), CUDA_SUCCESS);
+        assert_eq!(cuMemAllocAsync(&mut a, 60, null_mut()), CUDA_SUCCESS);
+        assert_eq!(get(own, used), (CUDA_SUCCESS, 60));
+        assert_eq!(cuMemPoolDestroy(own), CUDA_SUCCESS);
+        assert_eq!(cuMemPoolDestroy(own), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!((cuDeviceGetMemPool(&mut pool, 0), pool), (CUDA_SUCCESS, default));
+        assert_eq!(cuMemPoolDestroy(default), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(cuMemFreeAsync(a, null_mut()), CUDA_SUCCESS);
+        let mut flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        assert_eq!(cuMemPoolGetAccess(&mut flags, default, &mut properties.location), CUDA_SUCCESS);
+        assert_eq!(flags, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        let mut access = CUmemAccessDesc { location: properties.location, flags };
+        assert_eq!(cuMemPoolSetAccess(default, &access, 1), CUDA_SUCCESS);
+        access.flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        assert_eq!(cuMemPoolSetAccess(default, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+#[test]
 fn copies() {
     let _context = context();
     let (mut a, mut b) = (0, 0);

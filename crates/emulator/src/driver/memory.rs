@@ -20,6 +20,8 @@ pub struct Allocation {
     flags: c_uint,
     /// A number unique among this program's allocations.
     id: u64,
+    /// The pool that it is from, if it is from one.
+    pub pool: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +57,16 @@ impl State {
 
     fn own(&mut self, context: usize, address: u64, kind: Kind, flags: c_uint) {
         let id = self.new_handle() as u64;
-        self.allocations.insert(address, Allocation { context, kind, flags, id });
+        self.allocations.insert(address, Allocation { context, kind, flags, id, pool: None });
+    }
+
+    /// Allocates device memory that belongs to a pool.
+    pub fn allocate_in(&mut self, context: usize, bytes: usize, pool: usize) -> Answer<u64> {
+        let address = self.allocate(context, bytes, Kind::Device, 0)?;
+        if let Some(allocation) = self.allocations.get_mut(&address) {
+            allocation.pool = Some(pool);
+        }
+        Ok(address)
     }
 
     /// Frees the allocation that starts at `address`; fails unless it is of one of these kinds. The device
@@ -178,14 +189,6 @@ api! {
         let context = state.current_for_unsafe()?;
         require(!device.is_null() && bytes > 0 && matches!(flags, 1 | 2))?;
         put(device, state.allocate(context, bytes, Kind::Managed, 0)?)
-    }
-
-    fn cuMemAllocAsync(device: *mut CUdeviceptr, bytes: usize, stream: CUstream) {
-        let mut state = state()?;
-        let context = state.not_modelled_in_captures(stream)?;
-        require(!device.is_null())?;
-        let address = if bytes == 0 { 0 } else { state.allocate(context, bytes, Kind::Device, 0)? };
-        put(device, address)
     }
 
     fn cuMemFree_v2(device: CUdeviceptr) {

@@ -7,6 +7,7 @@ use super::graph::{Capture, Executable, Graph};
 use super::memory::Allocation;
 use super::module::Module;
 use super::order::Order;
+use super::pool::Pool;
 use super::stream::{Event, Stream};
 use super::{Answer, MEMORY, error};
 use crate::fault::Fault;
@@ -45,6 +46,8 @@ pub struct State {
     pub captures: Vec<Capture>,
     /// Allocations by the address of their first byte.
     pub allocations: HashMap<u64, Allocation>,
+    /// Memory pools by handle.
+    pub pools: HashMap<usize, Pool>,
     faults: Vec<Fault>,
     notes: Vec<Fault>,
 }
@@ -56,6 +59,9 @@ pub struct Primary {
     pub handle: usize,
     pub retained: u32,
     pub flags: u32,
+    /// The pool that the device always has, and the one that streams allocate from.
+    pub default_pool: usize,
+    pub pool: usize,
 }
 
 /// An object and the context that it belongs to.
@@ -110,9 +116,9 @@ pub fn initialise() {
         let settings = crate::settings();
         state.initialised = true;
         state.peer_access = settings.peer_access;
-        for _ in 0..settings.devices.clamp(1, MOST) {
-            let handle = state.new_handle();
-            state.primaries.push(Primary { handle, ..Primary::default() });
+        for device in 0..settings.devices.clamp(1, MOST) {
+            let (handle, pool) = (state.new_handle(), state.add_pool(device as usize));
+            state.primaries.push(Primary { handle, pool, default_pool: pool, ..Primary::default() });
         }
     }
 }
@@ -138,6 +144,13 @@ impl State {
             Some(Context { fault: Some(code), .. }) => Err(*code),
             Some(_) => Ok(()),
         }
+    }
+
+    /// Adds a memory pool of a device. Returns its handle.
+    pub fn add_pool(&mut self, device: usize) -> usize {
+        let handle = self.new_handle();
+        self.pools.insert(handle, Pool::new(device));
+        handle
     }
 
     pub fn add<T: Object>(&mut self, context: usize, object: T) -> usize {

@@ -156,7 +156,7 @@ impl<'a> Grid<'a> {
         self.order.fetch_add(1, SeqCst) + 1
     }
 
-    /// The number of events and atomic operations so far.
+    /// The number of events and atomic writes so far.
     pub fn order(&self) -> u64 {
         self.order.load(SeqCst)
     }

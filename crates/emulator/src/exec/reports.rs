@@ -19,9 +19,12 @@ pub enum Conflict {
     Race,
     SameValue,
     SwapRead,
+    Overwrite,
+    Clash,
     Unfinished,
     MbarrierWord,
     Constant,
+    ConstantFirst,
 }
 
 impl Conflict {
@@ -30,15 +33,19 @@ impl Conflict {
             Conflict::Race => FaultKind::Race { first, second },
             Conflict::SameValue => FaultKind::SameValue { first, second },
             Conflict::SwapRead => FaultKind::SwapRead { first, second },
+            Conflict::Overwrite => FaultKind::Overwrite { first, second },
+            Conflict::Clash => FaultKind::Clash { first, second },
             Conflict::Unfinished => FaultKind::Unfinished { first, second },
             Conflict::MbarrierWord => FaultKind::MbarrierWord { first, second },
             Conflict::Constant => FaultKind::Constant { first, second },
+            Conflict::ConstantFirst => FaultKind::ConstantFirst { first, second },
         }
     }
 }
 
-/// A conflict between two instructions.
-pub type Pair = (Conflict, u32, u32);
+/// A conflict between two instructions; without a conflict, an unwritten value that one reads and the other
+/// branches on.
+pub type Pair = (Option<Conflict>, u32, u32);
 
 /// The notes so far, one for each pair of instructions.
 #[derive(Debug, Default)]

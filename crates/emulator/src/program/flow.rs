@@ -1,8 +1,10 @@
 //! Control flow: where diverged paths meet again, and which registers are live.
 
+use std::collections::HashSet;
+
 use crate::exec::lanes::{Bank, Register};
 
-use super::code::{END, Instruction, Operation};
+use super::code::{END, Instruction, Operation, Order};
 
 /// The instructions that can follow an instruction. [`END`] stands for the thread's end.
 fn successors(instructions: &[Instruction], at: usize) -> Vec<u32> {
@@ -49,6 +51,32 @@ pub fn leaves(instructions: &[Instruction], from: u32, barrier: u32) -> bool {
     instructions.iter().zip(left).zip(stayed).all(|((instruction, left), stayed)| {
         !left || !matches!(instruction.operation, Operation::Barrier(_)) && (!stayed || is_idle(instruction))
     })
+}
+
+/// Whether the two ways of a branch only load and compute until they meet again, and meet without coming to
+/// the branch again.
+pub fn only_computes(instructions: &[Instruction], branch: u32) -> bool {
+    let Operation::Branch { join, .. } = instructions[branch as usize].operation else { return false };
+    let mut seen = HashSet::new();
+    let mut open = successors(instructions, branch as usize);
+    while let Some(at) = open.pop() {
+        if at == join || !seen.insert(at) {
+            continue;
+        }
+        if at == END || at == branch {
+            return false;
+        }
+        let computes = match &instructions[at as usize].operation {
+            Operation::Lanes(..) | Operation::Branch { .. } | Operation::Nothing => true,
+            Operation::Load(load) => load.order == Order::Weak,
+            _ => false,
+        };
+        if !computes {
+            return false;
+        }
+        open.extend(successors(instructions, at as usize));
+    }
+    true
 }
 
 /// Basic blocks: entered only at the first instruction and left only at the last.

@@ -48,7 +48,7 @@ fn check(site: &mut Site, request: &Request, array: &Array) -> Result<(), Box<Fa
 
 #[cold]
 fn report(site: &mut Site, request: &Request, mask: u32, array: &Array) -> Result<(), Box<Fault>> {
-    let pair = (Conflict::Race, request.at, request.at);
+    let pair = (Some(Conflict::Race), request.at, request.at);
     if site.reports.is_settled(pair) {
         return Ok(());
     }

@@ -25,7 +25,7 @@ use crate::{
         site::Site,
         warp::Warp,
     },
-    fault::{Action, Fault, FaultKind, Memory as Where},
+    fault::{Access, Action, Fault, FaultKind, Memory as Where},
     program::code::{Operation, Order, SHARED_WINDOW, Scope, Space, WINDOW},
 };
 
@@ -124,6 +124,9 @@ impl<'g> Hooks<'g> for Races<'g> {
 
     #[inline(always)]
     fn acquire(&mut self, site: &Site<'g>, request: &Request, scope: Scope) {
+        if request.kind == Kind::AtomicRead {
+            self.log.has_read(site.grid.order());
+        }
         self.synchronise(site.grid, request, scope, true);
     }
 
@@ -262,10 +265,10 @@ impl Races<'_> {
             warp: request.warp as usize,
             time: self.time,
         };
-        // Operations on a place follow one another, so each counts: the race search tells what came before
-        // the last.
-        let is_operation = request.kind == Kind::AtomicWrite && request.reads;
-        let stamp = if is_operation { site.grid.next_order() - 1 } else { site.grid.order() };
+        // Atomic writes of a place follow one another, so each counts: the race search tells what came before
+        // the last, and which ones a read can have seen.
+        let counts = request.kind == Kind::AtomicWrite;
+        let stamp = if counts { site.grid.next_order() - 1 } else { site.grid.order() };
         self.log.access(&self.clocks, stamp, &accessed);
     }
 
@@ -313,10 +316,20 @@ impl Races<'_> {
     ) -> Result<(), Box<Fault>> {
         let (address, bytes) = (request.addresses[now.lane as usize] as usize, request.bytes as usize);
         for (range, before) in self.shadow.races(&self.clocks, now, address, bytes) {
-            let conflict = self.conflict(site, request, values, (range, before), now);
-            let pair = (conflict, before.at, now.at);
+            let conflict = self.conflict(site, request, values, (range.clone(), before), now);
+            let pair = (Some(conflict), before.at, now.at);
+            if conflict == Conflict::Race && [before, now].iter().all(|moment| is_store(site, moment)) {
+                let pair = race(site, request, before, now.lane);
+                site.clash(range, pair, (request.warp, now.lane), [before.at, now.at])?;
+                continue;
+            }
+            if conflict == Conflict::SameValue && !site.clashes.is_empty() {
+                site.unsettled.push((range, None));
+            }
             if !site.reports.is_settled(pair) {
-                let fault = race(site, request, conflict, before, now.lane);
+                let [first, second] = race(site, request, before, now.lane);
+                let kind = conflict.kind(first, second);
+                let fault = site.fault(request.warp, request.at, 1 << now.lane, kind);
                 site.reports.settle(site.grid, pair, fault)?;
             }
         }
@@ -364,13 +377,20 @@ impl Races<'_> {
     }
 }
 
-fn race(site: &Site, request: &Request, conflict: Conflict, before: Moment, lane: u8) -> Box<Fault> {
+/// Whether an access is a plain store, not part of a copy or of an mbarrier's initialisation.
+fn is_store(site: &Site, moment: &Moment) -> bool {
+    let operation = &site.grid.code.instructions[moment.at as usize].operation;
+    moment.kind == Kind::Write && matches!(operation, Operation::Store(_))
+}
+
+/// Describes a lane's access, and the earlier access with which it races.
+fn race(site: &Site, request: &Request, before: Moment, lane: u8) -> [Box<Access>; 2] {
     let place = (request.addresses[lane as usize], request.bytes);
     let earlier = Request { kind: before.kind, ..*request };
     let first = site.describe(earlier.action(), Where::Shared, place, before.thread());
     let second =
         site.describe(request.action(), Where::Shared, place, (request.warp, lane.into(), request.at));
-    site.fault(request.warp, request.at, 1 << lane, conflict.kind(first, second))
+    [first, second]
 }
 
 /// Checks that no two lanes of one plain store write different values to the same place. (Of a relaxed store
@@ -402,9 +422,15 @@ fn check_clash(site: &mut Site, request: &Request, values: &Values) -> Result<()
                 let who = (request.warp, lane as u32, request.at);
                 site.describe(Action::Write, request.memory(), place, who)
             };
+            if request.space == Space::Shared {
+                let bytes = address as usize..address as usize + request.bytes as usize;
+                let pair = [describe(a), describe(b)];
+                site.clash(bytes, pair, (request.warp, b as u8), [request.at; 2])?;
+                continue;
+            }
             let kind = FaultKind::Race { first: describe(a), second: describe(b) };
             let fault = site.fault(request.warp, request.at, 1 << a | 1 << b, kind);
-            let pair = (Conflict::Race, request.at, request.at);
+            let pair = (Some(Conflict::Race), request.at, request.at);
             return site.reports.settle(site.grid, pair, fault);
         }
     }

@@ -7,7 +7,7 @@
 mod matrix;
 mod registers;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use crate::{
     exec::{
@@ -226,7 +226,8 @@ impl<'g> Unwritten<'g> {
         }
     }
 
-    fn write_shared(&mut self, site: &Site<'g>, warp: &Warp, request: &Request) {
+    fn write_shared(&mut self, site: &mut Site<'g>, warp: &Warp, request: &Request) {
+        let unsettled = if site.unsettled.is_empty() { Vec::new() } else { self.unsettled(site, request) };
         if request.contiguous {
             self.shared[request.first() as usize..][..request.whole() as usize].fill(true);
         } else {
@@ -237,6 +238,24 @@ impl<'g> Unwritten<'g> {
         if self.wide.is_some() {
             self.write_undefined(site, warp, request);
         }
+        for (bytes, origin) in unsettled {
+            self.shared[bytes.clone()].fill(false);
+            self.stored.insert(bytes.start, origin);
+        }
+    }
+
+    /// The bytes that a store leaves unspecified, because it races with another.
+    #[cold]
+    fn unsettled(&self, site: &mut Site<'g>, request: &Request) -> Vec<(Range<usize>, Origin)> {
+        let origin = |(bytes, clash): (Range<usize>, Option<usize>)| {
+            let before = || self.stored.get(&bytes.start).filter(|_| !self.shared[bytes.start]).copied();
+            let origin = match clash {
+                Some(clash) => Some(Origin::of_clash(request.at, clash)),
+                None => before().filter(Origin::is_clash),
+            };
+            origin.map(|origin| (bytes.clone(), origin))
+        };
+        site.unsettled.drain(..).filter_map(origin).collect()
     }
 
     /// The lanes that read bytes of shared memory that nothing wrote.

@@ -99,7 +99,9 @@ fn without_checks_nothing_but_bounds_is_looked_at() {
 
 #[test]
 fn lanes_of_one_store_may_agree_and_not_differ() {
-    let store = |value: &str| Machine::new(&format!("mov.u32 %r2, shared; st.shared.u32 [%r2], {value};"));
+    let used = "bar.sync 0; ld.shared.u32 %r3, [%r2]; setp.eq.u32 %p1, %r3, 99; @%p1 trap;";
+    let store =
+        |value: &str| Machine::new(&format!("mov.u32 %r2, shared; st.shared.u32 [%r2], {value}; {used}"));
     store("7").launch(1, 32, &[]).unwrap();
     assert_eq!(race(store("%r0").launch(1, 32, &[])), (Memory::Shared, Action::Write, Action::Write));
     assert_eq!(race(store("%r0").launch(1, 64, &[])), (Memory::Shared, Action::Write, Action::Write));

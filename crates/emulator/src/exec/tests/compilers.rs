@@ -506,8 +506,8 @@ fn block_scope_atomics_are_not_atomic_across_blocks() {
 
 #[test]
 fn a_constant_load_of_written_memory_is_a_fault() {
-    let body = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1; ld.global.nc.u32 %r1, [%rd3];
-        add.u64 %rd4, %rd3, 128; bar.sync 0; st.global.u32 [%rd4], %r1;";
+    let body = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd1; add.u64 %rd4, %rd3, 128;
+        st.global.u32 [%rd4], %r0; bar.sync 0; ld.global.nc.u32 %r1, [%rd3];";
     well(body, 1, 32);
     let fault = run(&body.replace("128", "0"), 1, 32).unwrap_err();
     assert!(matches!(fault.kind, FaultKind::Constant { .. }), "{fault}");

@@ -66,9 +66,10 @@ fn warps_that_store_one_value_in_shared_memory_have_a_note() {
     }
     // The warps store different values; a store of another value comes later; without the barrier, a thread
     // reads.
-    assert_race(&flag("%r9", "").replace("st.", "shr.u32 %r9, %r0, 5; st."), [1, 64], &[0]);
+    let used = "bar.sync 0; ld.shared.u32 %r1, [shared]; st.global.u32 [%rd0], %r1;";
+    assert_race(&flag("%r9", used).replacen("st.", "shr.u32 %r9, %r0, 5; st.", 1), [1, 64], &[0]);
     let later = "bar.warp.sync 0xffffffff; setp.ne.u32 %p1, %r0, 32; @!%p1 st.shared.u32 [shared], 8;";
-    assert_race(&flag("7", later), [1, 96], &[0]);
+    assert_race(&flag("7", &format!("{later} {used}")), [1, 96], &[0]);
     assert_race(&flag("7", &read["bar.sync 0;".len()..]), [1, 64], &[0]);
 }
 
@@ -155,34 +156,204 @@ fn the_first_read_of_a_swap_loop_is_a_note() {
     }
 }
 
-/// Each block reads its word, passes it on by a flag, and stores it one place further left, over the word
-/// that the block before it has read. A relaxed flag argues by dependencies.
+/// Asserts that a kernel ends with these words under each seed, and has notes of this kind only, at least one
+/// in some order.
+fn assert_notes(
+    body: &str,
+    shape: [u32; 2],
+    words: &[u32],
+    expected: &[u32],
+    is_kind: impl Fn(&FaultKind) -> bool,
+) {
+    let mut count = 0;
+    for (ended, notes) in run(body, shape, words) {
+        assert_eq!(ended.as_deref(), Ok(expected), "{body}");
+        for note in notes {
+            assert!(is_kind(&note.kind), "{note}");
+            assert_eq!((note.level(), note.code()), (Level::Note, 0));
+            count += 1;
+        }
+    }
+    assert_ne!(count, 0, "{body}");
+}
+
+/// Each block reads its word, waits for the flag of the block before it, sets its own, and stores the word
+/// one or two places further left, over a word that an earlier block has read. Relaxed flags argue by
+/// dependencies.
 #[test]
-fn compaction_in_place_is_a_fault_unless_it_releases_or_is_allowed() {
-    let text = |store: &str, load: &str| {
+fn compaction_in_place_is_a_note_unless_it_releases() {
+    let text = |store: &str, load: &str, place: i32| {
         format!(
             "mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd0, %rd3;
             ld.global.u32 %r2, [%rd3+32]; and.b32 %r3, %r2, 1; or.b32 %r3, %r3, 1;
-            {store} [%rd3], %r3;
-            setp.eq.u32 %p1, %r1, 0; @%p1 bra DONE;
+            setp.eq.u32 %p1, %r1, 0; @%p1 bra FIRST;
             WAIT: {load} %r4, [%rd3+-4]; setp.eq.u32 %p2, %r4, 0; @%p2 bra WAIT;
-            st.global.u32 [%rd3+28], %r2;
+            FIRST: {store} [%rd3], %r3;
+            setp.lt.u32 %p1, %r1, 2; @%p1 bra DONE;
+            st.global.u32 [%rd3+{place}], %r2;
             DONE:"
         )
     };
-    let relaxed = text("st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32");
-    let released = text("st.release.gpu.global.u32", "ld.acquire.gpu.global.u32");
+    let (relaxed, released) = (
+        ["st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32"],
+        ["st.release.gpu.global.u32", "ld.acquire.gpu.global.u32"],
+    );
     let words = [0, 0, 0, 0, 0, 0, 0, 0, 10, 11, 12, 13, 14, 15, 16, 17];
-    assert_race(&relaxed, [8, 1], &words);
-    let moved = [1, 1, 1, 1, 1, 1, 1, 1, 11, 12, 13, 14, 15, 16, 17, 17];
-    run(&released, [8, 1], &words)
-        .into_iter()
-        .for_each(|(ended, _)| assert_eq!(ended.as_deref(), Ok(&moved[..])));
-    let mut machine = Machine::new(&relaxed);
-    machine.settings.allow = vec![Allow::kernel("k")];
-    let at = machine.upload(&words);
-    machine.launch(8, 1, &[at]).unwrap();
-    assert_eq!(machine.words(at, 16), moved);
+    for (place, moved) in [
+        (28, [1, 1, 1, 1, 1, 1, 1, 1, 10, 12, 13, 14, 15, 16, 17, 17]),
+        (24, [1, 1, 1, 1, 1, 1, 1, 1, 12, 13, 14, 15, 16, 17, 16, 17]),
+    ] {
+        let [store, load] = relaxed;
+        let body = text(store, load, place);
+        assert_notes(&body, [8, 1], &words, &moved, |kind| match kind {
+            FaultKind::Overwrite { first, second } => {
+                (first.action, second.action) == (Action::Read, Action::Write) && first.block < second.block
+            }
+            _ => false,
+        });
+        // The flag does not come after the read; the write does not wait.
+        let read = "ld.global.u32 %r2, [%rd3+32]; and.b32 %r3, %r2, 1; or.b32 %r3, %r3, 1;";
+        let late = body
+            .replace(read, "mov.u32 %r3, 1;")
+            .replace("setp.lt.u32 %p1, %r1, 2;", "ld.global.u32 %r2, [%rd3+32]; setp.lt.u32 %p1, %r1, 2;");
+        assert_race(&late, [8, 1], &words);
+        assert_race(&body.replace("@%p1 bra FIRST;", "bra FIRST;"), [8, 1], &words);
+        let [store, load] = released;
+        for (ended, notes) in run(&text(store, load, place), [8, 1], &words) {
+            assert_eq!((ended.as_deref(), notes), (Ok(&moved[..]), Vec::new()));
+        }
+    }
+    // A block reads what another has stored before its relaxed flag: no dependency orders that.
+    let message = "mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT;
+        st.global.u32 [%rd0+4], 7; st.relaxed.gpu.global.u32 [%rd0], 1; bra DONE;
+        WAIT: ld.relaxed.gpu.global.u32 %r4, [%rd0]; setp.eq.u32 %p2, %r4, 0; @%p2 bra WAIT;
+        ld.global.u32 %r2, [%rd0+4];
+        DONE:";
+    assert_race(message, [2, 1], &[0, 0]);
+}
+
+#[test]
+fn a_read_only_load_before_the_write_is_a_note() {
+    let read = "ld.global.nc.u32 %r1, [%rd3];";
+    let body = |first: &str, second: &str| {
+        format!("mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0; {first} bar.sync 0; {second}")
+    };
+    let write = "st.global.u32 [%rd3], %r0;";
+    let expected: Vec<u32> = (0..64).collect();
+    assert_notes(
+        &body(read, write),
+        [1, 64],
+        &[5; 64],
+        &expected,
+        |kind| matches!(kind, FaultKind::ConstantFirst { first, .. } if first.action == Action::Read),
+    );
+    // After the write, or without an order.
+    let other = "xor.b32 %r2, %r0, 32; mul.wide.u32 %rd4, %r2, 4; add.u64 %rd4, %rd4, %rd0;
+        ld.global.nc.u32 %r1, [%rd4];";
+    for (body, is_race) in [(body(write, read), false), (body("", &format!("{other} {write}")), true)] {
+        for (ended, _) in run(&body, [1, 64], &[5; 64]) {
+            let fault = ended.expect_err(&body);
+            let is_kind = match fault.kind {
+                FaultKind::Constant { .. } => !is_race,
+                FaultKind::Race { .. } => is_race,
+                _ => false,
+            };
+            assert!(is_kind, "{fault}");
+        }
+    }
+}
+
+/// Lanes put what they drop in a spare slot, as exchanges of warps do, in one store and in two.
+#[test]
+fn stores_that_race_are_a_note_until_what_they_leave_is_used() {
+    let body = |rest: &str| {
+        format!(
+            "shl.b32 %r3, %r0, 2; mov.u32 %r4, shared; add.u32 %r3, %r3, %r4; setp.lt.u32 %p1, %r0, 20;
+            add.u32 %r5, %r4, 512; selp.b32 %r6, %r3, %r5, %p1; st.shared.u32 [%r6], %r0;
+            @!%p1 st.shared.u32 [%r5], %r0; bar.sync 0; mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0;
+            {rest}"
+        )
+    };
+    let expected: Vec<u32> = (0..64).map(|thread| if thread < 20 { thread } else { 9 }).collect();
+    for rest in [
+        "@%p1 ld.shared.u32 %r7, [%r3]; @%p1 st.global.u32 [%rd3], %r7;",
+        // It is read and dropped; it is written again.
+        "ld.shared.u32 %r7, [%r6]; @%p1 st.global.u32 [%rd3], %r7;",
+        "setp.eq.u32 %p2, %r0, 0; @%p2 st.shared.u32 [%r5], 9; bar.sync 0; ld.shared.u32 %r7, [%r6];
+        st.global.u32 [%rd3], %r7;",
+    ] {
+        let is_note = |kind: &FaultKind| matches!(kind, FaultKind::Clash { .. });
+        assert_notes(&body(rest), [1, 64], &[9; 64], &expected, is_note);
+    }
+    for rest in [
+        "ld.shared.u32 %r7, [%r6]; st.global.u32 [%rd3], %r7;",
+        "setp.eq.u32 %p2, %r0, 0; ld.shared.u32 %r7, [%r5]; @%p2 st.global.v2.u32 [%rd0], {%r0, %r7};",
+        "ld.shared.u32 %r7, [%r5]; setp.eq.u32 %p2, %r7, 20; @%p2 bra OUT; mov.u32 %r7, 0; OUT:",
+    ] {
+        assert_race(&body(rest), [1, 64], &[9; 64]);
+    }
+    // The last store may store what is there already.
+    let thrice = "mov.u32 %r4, shared; and.b32 %r7, %r0, 31; setp.eq.u32 %p3, %r7, 0; shr.u32 %r7, %r0, 5;
+        min.u32 %r7, %r7, 1; @%p3 st.shared.u32 [%r4], %r7; bar.sync 0; ld.shared.u32 %r7, [%r4];
+        setp.eq.u32 %p2, %r0, 0; @%p2 st.global.u32 [%rd0], %r7;";
+    assert_race(thrice, [1, 96], &[9]);
+}
+
+/// `%r1` is a word of shared memory past the last one that is written: 32 for thread 31, and the next
+/// thread's for the others.
+const NEXT: &str =
+    "shl.b32 %r3, %r0, 2; mov.u32 %r4, shared; add.u32 %r3, %r3, %r4; st.shared.u32 [%r3], %r0;
+    bar.warp.sync 0xffffffff; ld.shared.u32 %r1, [%r3+4]; setp.gt.u32 %p1, %r1, %r0;";
+
+#[test]
+fn a_branch_on_an_unwritten_value_is_a_note_if_its_ways_only_compute() {
+    let is_note = |kind: &FaultKind| match kind {
+        FaultKind::UnwrittenBranch { access, .. } => access.memory == Memory::Shared,
+        _ => false,
+    };
+    let store = "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd3, %rd0; setp.lt.u32 %p2, %r0, 31;
+        @%p2 st.global.u32 [%rd3], %r5;";
+    let expected: Vec<u32> = (0..32).map(|thread| if thread < 31 { thread + 1 } else { 9 }).collect();
+    for way in [
+        "mov.u32 %r5, %r0; @!%p1 bra MEET; add.u32 %r5, %r5, 1; MEET:",
+        "@%p1 bra A; mov.u32 %r5, 7; bra MEET; A: ld.shared.u32 %r5, [%r3+4]; MEET:",
+        "mov.u32 %r5, %r1; @!%p1 bra MEET; @%p1 bra B; mov.u32 %r5, 7; B: nop; MEET:",
+    ] {
+        let way = way.replace("nop;", "mov.u32 %r6, 0;");
+        assert_notes(&format!("{NEXT} {way} {store}"), [1, 32], &[9; 32], &expected, is_note);
+    }
+    // A way stores, is an atomic operation, ends the thread, or loops; and what is stored is the value.
+    for way in [
+        "@!%p1 bra MEET; st.shared.u32 [%r3+2048], 1; MEET:",
+        "@!%p1 bra MEET; red.global.add.u32 [%rd0], 0; MEET:",
+        "@%p1 exit;",
+        "and.b32 %r1, %r1, 3; mov.u32 %r5, 0;
+        LOOP: add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r1; @%p1 bra LOOP;",
+        "@!%p1 bra MEET; mov.u32 %r5, 1; MEET: setp.ne.u32 %p2, %r0, 31; @!%p2 st.global.u32 [%rd0], %r1;",
+    ] {
+        for (ended, _) in run(&format!("{NEXT} {way}"), [1, 32], &[9; 32]) {
+            let fault = ended.expect_err(way);
+            assert!(matches!(fault.kind, FaultKind::Unwritten(_)), "{fault}: {way}");
+        }
+    }
+}
+
+/// Shared memory that nothing wrote holds other bytes under each seed, so that what depends on them differs.
+#[test]
+fn seeds_put_other_bytes_in_shared_memory() {
+    let body = format!(
+        "{NEXT} mov.u32 %r5, 0; and.b32 %r1, %r1, 1; setp.eq.u32 %p1, %r1, 0; @%p1 bra MEET; mov.u32 %r5, 1;
+        MEET: setp.ne.u32 %p2, %r0, 31; @!%p2 st.global.u32 [%rd0], %r5;"
+    );
+    let mut seen = [false; 2];
+    for seed in 0..16 {
+        let mut machine = Machine::new(&body);
+        machine.settings.seed = Some(seed);
+        let at = machine.upload(&[9u32]);
+        machine.launch(1, 32, &[at]).unwrap();
+        seen[machine.words(at, 1)[0] as usize] = true;
+    }
+    assert_eq!(seen, [true; 2]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::exec::{access::Kind, lanes::LANES};
 
 use super::{
     clocks::{Clocks, Vector},
-    search::Span,
+    search::{Link, Span},
 };
 
 /// The bytes that a launch's logs may still take, including what [`search::find`](super::search::find)
@@ -41,7 +41,7 @@ impl Room {
 /// The access of one execution of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// The launch's count of events and atomic operations before the access, at least that of every acquire
+    /// The launch's count of events and atomic writes before the access, at least that of every acquire
     /// before it.
     pub stamp: u64,
     /// Lane 0's address and the distance from lane to lane, or the index of a list of addresses.
@@ -181,6 +181,7 @@ impl<'g> Log<'g> {
 
     /// Marks the beginning of an instruction.
     pub fn begin(&mut self, at: u32, warp: usize, addresses: &[u64; LANES], mask: u32) {
+        self.latest = None;
         let last = self.last.iter().position(|last| last.warp == warp);
         let new = || Last {
             warp,
@@ -316,6 +317,13 @@ impl<'g> Log<'g> {
         }
     }
 
+    /// Notes that the last access, a relaxed read, has read what was there at this stamp.
+    pub fn has_read(&mut self, stamp: u64) {
+        if let Some(place) = self.latest {
+            self.records[place].stamp = stamp;
+        }
+    }
+
     /// Logs a release or an acquire. Call it before the clocks' own.
     pub fn event(
         &mut self,
@@ -346,7 +354,7 @@ impl<'g> Log<'g> {
     }
 
     fn add(&mut self, event: Event) {
-        if self.room.take(size_of::<Event>()) {
+        if self.room.take(size_of::<Event>() + size_of::<Link>()) {
             self.events.push(event);
         }
     }

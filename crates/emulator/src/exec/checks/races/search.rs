@@ -68,7 +68,7 @@ type Pair = [(Use, usize); 2];
 pub fn find(grid: &Grid, logs: &mut [Log], reports: &mut Reports) -> Result<(), Box<Fault>> {
     logs.sort_unstable_by_key(|log| log.block);
     let spans = conflicting_spans(logs);
-    let mut orders = Orders::new(logs);
+    let mut orders = Ordered { strict: Orders::new(logs), relaxed: None };
     // A cluster is a run of overlapping spans.
     let mut rest = spans.as_slice();
     while let Some(first) = rest.first() {
@@ -213,7 +213,7 @@ impl Record {
 fn check_cluster(
     grid: &Grid,
     logs: &[Log],
-    (orders, reports): (&mut Orders, &mut Reports),
+    (orders, reports): (&mut Ordered, &mut Reports),
     cluster: &[Span],
     range: Range<u64>,
 ) -> Result<(), Box<Fault>> {
@@ -267,7 +267,7 @@ fn check_cluster(
 fn check_place(
     grid: &Grid,
     logs: &[Log],
-    (orders, reports): (&mut Orders, &mut Reports),
+    (orders, reports): (&mut Ordered, &mut Reports),
     uses: &[Use],
 ) -> Result<(), Box<Fault>> {
     let (mut write, mut reads, mut atomics): (Option<Use>, Vec<Use>, Vec<Use>) =
@@ -287,7 +287,7 @@ fn check_place(
         for &before in write.iter().chain(&others).chain(reads_before).chain(&atomics[recent(&atomics)..]) {
             let earlier = entry(logs, before);
             let mut report = |conflict, uses: Pair| {
-                let pair = (conflict, earlier.at, entry(logs, now).at);
+                let pair = (Some(conflict), earlier.at, entry(logs, now).at);
                 if reports.is_settled(pair) {
                     return Ok(());
                 }
@@ -302,18 +302,35 @@ fn check_place(
                     }
                     _ => Conflict::Race,
                 };
-                if let Some([first, second]) = orders.unordered(logs, before, now)
-                    && !ends_chain(grid, logs, orders, &atomics[recent(&atomics)..], [before, now])
+                if let Some([first, second]) = orders.strict.unordered(logs, before, now)
+                    && !ends_chain(
+                        grid,
+                        logs,
+                        &mut orders.strict,
+                        &atomics[recent(&atomics)..],
+                        [before, now],
+                    )
                 {
+                    let conflict = match conflict {
+                        Conflict::Race
+                            if !earlier.kind.writes() && orders.depends(grid, logs, before, now) =>
+                        {
+                            Conflict::Overwrite
+                        }
+                        conflict => conflict,
+                    };
                     report(conflict, [(before, first), (now, second)])?;
                     races_with_writes |= earlier.kind == Kind::Write;
                 }
             }
-            if kind.writes() && is_constant(grid, earlier)
-                || earlier.kind.writes() && is_constant(grid, entry(logs, now))
-            {
-                let lane = |used: Use| used.lanes.trailing_zeros() as usize;
-                report(Conflict::Constant, [(before, lane(before)), (now, lane(now))])?;
+            let lane = |used: Use| used.lanes.trailing_zeros() as usize;
+            let pair = [(before, lane(before)), (now, lane(now))];
+            if kind.writes() && is_constant(grid, earlier) {
+                let is_ordered = orders.strict.unordered(logs, before, now).is_none()
+                    || orders.depends(grid, logs, before, now);
+                report(if is_ordered { Conflict::ConstantFirst } else { Conflict::Constant }, pair)?;
+            } else if earlier.kind.writes() && is_constant(grid, entry(logs, now)) {
+                report(Conflict::Constant, pair)?;
             }
         }
         match kind {
@@ -461,23 +478,27 @@ struct Point {
     known: u32,
     /// Whether this is an acquire, which comes after its thread's other accesses of the same time.
     acquires: bool,
+    /// The record of the access, if the point is one. Records have the order in which the block ran.
+    record: Option<u32>,
 }
 
 impl Point {
     fn of_use(logs: &[Log], used: Use, lane: usize) -> Point {
         let &Record { warp, time, known, .. } = entry(logs, used);
-        Point { log: used.source.log, warp, lane: lane as u8, time, known, acquires: false }
+        let Source { log, record } = used.source;
+        Point { log, warp, lane: lane as u8, time, known, acquires: false, record: Some(record) }
     }
 
     fn of_event(log: u32, event: &Event) -> Point {
         let &Event { warp, lane, time, known, release, .. } = event;
-        Point { log, warp, lane, time, known, acquires: !release }
+        Point { log, warp, lane, time, known, acquires: !release, record: None }
     }
 
     /// Whether it precedes another point of its block, in program order or by barriers.
     fn before(&self, logs: &[Log], other: &Point) -> bool {
         let least = self.time + u32::from(self.acquires);
         self.log == other.log
+            && self.record.zip(other.record).is_none_or(|(own, other)| own <= other)
             && (self.warp == other.warp && self.lane == other.lane && least <= other.time
                 || logs[other.log as usize].known[other.known as usize][self.warp as usize] > self.time
                 || self.warp == other.warp && self.meets(&logs[self.log as usize], other))
@@ -500,23 +521,99 @@ impl Point {
     }
 }
 
+/// A release or an acquire of an address.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    point: Point,
+    release: bool,
+    address: u64,
+    /// An acquire sees the releases of no greater order.
+    order: u64,
+    /// The time of the access itself.
+    own: u32,
+}
+
+impl Link {
+    fn of_event(log: u32, event: &Event) -> Link {
+        let &Event { release, address, order, own, .. } = event;
+        Link { point: Point::of_event(log, event), release, address, order, own }
+    }
+
+    /// The links of a record as if it were an acquire if it reads, and a release if it writes.
+    fn of_record(grid: &Grid, logs: &[Log], source: Source) -> Vec<Link> {
+        let log = &logs[source.log as usize];
+        let record = &log.records[source.record as usize];
+        if !record.kind.is_atomic() || of_block(grid, record) {
+            return Vec::new();
+        }
+        let is_operation =
+            matches!(grid.code.instructions[record.at as usize].operation, Operation::Atomic(_));
+        let [reads, writes] = [is_operation || !record.kind.writes(), record.kind.writes()];
+        let of = |(lane, release): (usize, bool)| {
+            let used = Use { place: 0, stamp: record.stamp, source, lanes: 1 << lane };
+            let point = Point::of_use(logs, used, lane);
+            let order = record.stamp + u64::from(release);
+            Link { point, release, address: record.address(log, lane), order, own: record.time }
+        };
+        let ways = [(reads, false), (writes, true)].into_iter().filter(|way| way.0);
+        ways.flat_map(|(_, release)| lanes(record.mask).map(move |lane| (lane, release))).map(of).collect()
+    }
+}
+
+/// What is ordered, and what would be if relaxed accesses were releases and acquires.
+struct Ordered {
+    strict: Orders,
+    relaxed: Option<Orders>,
+}
+
+impl Ordered {
+    /// Whether relaxed accesses lead from a read to a write. If what they pass on depends on the value read,
+    /// the write cannot come before the read.
+    fn depends(&mut self, grid: &Grid, logs: &[Log], read: Use, write: Use) -> bool {
+        let relaxed = self.relaxed.get_or_insert_with(|| Orders::of_relaxed(grid, logs));
+        relaxed.unordered(logs, read, write).is_none()
+    }
+}
+
+/// What the releases and acquires of blocks order.
 struct Orders {
-    /// Releases by address, each as (order, log, event), sorted.
+    /// The links of each log, in the order in which the block ran.
+    links: Vec<Vec<Link>>,
+    /// Releases by address, each as (order, log, link), sorted.
     releases: HashMap<u64, Vec<(u64, u32, u32)>>,
     /// The last [`Orders::horizon`], with the log and acquires that it belongs to.
     last: (u32, Vec<u32>, HashMap<u64, u64>),
 }
 
 impl Orders {
+    /// The order by releases and acquires.
     fn new(logs: &[Log]) -> Orders {
+        let of = |(log, content): (usize, &Log)| {
+            content.events.iter().map(|event| Link::of_event(log as u32, event)).collect()
+        };
+        Orders::of_links(logs.iter().enumerate().map(of).collect())
+    }
+
+    /// The order if relaxed accesses were releases and acquires.
+    fn of_relaxed(grid: &Grid, logs: &[Log]) -> Orders {
+        let of = |(log, content): (usize, &Log)| {
+            let source = |record| Source { log: log as u32, record: record as u32 };
+            (0..content.records.len())
+                .flat_map(|record| Link::of_record(grid, logs, source(record)))
+                .collect()
+        };
+        Orders::of_links(logs.iter().enumerate().map(of).collect())
+    }
+
+    fn of_links(links: Vec<Vec<Link>>) -> Orders {
         let mut releases: HashMap<u64, Vec<(u64, u32, u32)>> = HashMap::new();
-        for (log, content) in logs.iter().enumerate() {
-            for (index, event) in content.events.iter().enumerate().filter(|(_, event)| event.release) {
-                releases.entry(event.address).or_default().push((event.order, log as u32, index as u32));
+        for (log, content) in links.iter().enumerate() {
+            for (index, link) in content.iter().enumerate().filter(|(_, link)| link.release) {
+                releases.entry(link.address).or_default().push((link.order, log as u32, index as u32));
             }
         }
         releases.values_mut().for_each(|releases| releases.sort_unstable());
-        Orders { releases, last: Default::default() }
+        Orders { links, releases, last: Default::default() }
     }
 
     /// Finds a lane of each use such that the first does not happen before the second.
@@ -537,19 +634,19 @@ impl Orders {
     /// Whether a chain of releases and acquires leads from `from` to `to`. `own` is the address of an atomic
     /// write at `from`, which may itself be part of the release.
     fn reaches(&mut self, logs: &[Log], (from, own): (Point, Option<u64>), to: Point) -> bool {
-        let acquired: Vec<u32> = acquires_before(logs, to).collect();
+        let acquired: Vec<u32> = self.acquires_before(logs, to).collect();
         if (to.log, &acquired) != (self.last.0, &self.last.1) {
             let horizon = self.horizon(logs, to.log, &acquired);
             self.last = (to.log, acquired, horizon);
         }
         let horizon = &self.last.2;
-        logs[from.log as usize].events.iter().any(|event| {
-            event.release
-                && horizon.get(&event.address).is_some_and(|&order| event.order <= order)
-                && (from.before(logs, &Point::of_event(from.log, event))
-                    || own == Some(event.address)
-                        && (from.warp, from.lane) == (event.warp, event.lane)
-                        && from.time <= event.own)
+        self.links[from.log as usize].iter().any(|link| {
+            link.release
+                && horizon.get(&link.address).is_some_and(|&order| link.order <= order)
+                && (from.before(logs, &link.point)
+                    || own == Some(link.address)
+                        && (from.warp, from.lane) == (link.point.warp, link.point.lane)
+                        && from.time <= link.own)
         })
     }
 
@@ -557,28 +654,27 @@ impl Orders {
     /// acquires.
     fn horizon(&self, logs: &[Log], log: u32, acquired: &[u32]) -> HashMap<u64, u64> {
         let mut horizon = HashMap::new();
-        let mut open: Vec<(u32, u32)> = acquired.iter().map(|&event| (log, event)).collect();
-        while let Some((log, event)) = open.pop() {
-            let Event { address, order, .. } = logs[log as usize].events[event as usize];
+        let mut open: Vec<(u32, u32)> = acquired.iter().map(|&link| (log, link)).collect();
+        while let Some((log, link)) = open.pop() {
+            let Link { address, order, .. } = self.links[log as usize][link as usize];
             let seen = horizon.entry(address).or_insert(0);
             let before = std::mem::replace(seen, order.max(*seen));
             let Some(releases) = self.releases.get(&address) else { continue };
             let after = releases.partition_point(|release| release.0 <= before);
             for &(_, log, release) in releases[after..].iter().take_while(|release| release.0 <= order) {
-                let release = Point::of_event(log, &logs[log as usize].events[release as usize]);
-                open.extend(acquires_before(logs, release).map(|acquire| (log, acquire)));
+                let release = self.links[log as usize][release as usize].point;
+                open.extend(self.acquires_before(logs, release).map(|acquire| (log, acquire)));
             }
         }
         horizon
     }
-}
 
-/// The acquires of a point's block that precede it.
-fn acquires_before(logs: &[Log], point: Point) -> impl Iterator<Item = u32> {
-    let events = logs[point.log as usize].events.iter().enumerate();
-    let before =
-        move |event: &Event| !event.release && Point::of_event(point.log, event).before(logs, &point);
-    events.filter(move |(_, event)| before(event)).map(|(index, _)| index as u32)
+    /// The acquires of a point's block that precede it.
+    fn acquires_before(&self, logs: &[Log], point: Point) -> impl Iterator<Item = u32> {
+        let links = self.links[point.log as usize].iter().enumerate();
+        let before = move |link: &Link| !link.release && link.point.before(logs, &point);
+        links.filter(move |(_, link)| before(link)).map(|(index, _)| index as u32)
+    }
 }
 
 fn fault(grid: &Grid, logs: &[Log], conflict: Conflict, [first, second]: Pair) -> Box<Fault> {

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use crate::{
     exec::{access::Request, collective::shuffled, grid::Grid, lanes::collect, site::Site, warp::Warp},
-    fault::{Action, Fault, FaultKind, Memory as Where},
+    fault::{Action, Fault, FaultKind, Level, Memory as Where},
     program::{
         code::{Load, Operation},
+        flow::only_computes,
         undefined::{Carry, Number, Rule, Tracked},
     },
 };
@@ -52,6 +53,8 @@ enum Cause {
     Memory(Where, u64, u32),
     /// The value of a lane that did not take part in the shuffle.
     Shuffle,
+    /// What racing stores left: one of [`Site::clashes`].
+    Clash(usize),
 }
 
 /// The undefined lanes of one value of the current load or store.
@@ -65,6 +68,15 @@ pub struct Void {
 }
 
 impl Origin {
+    /// What racing stores have left in shared memory, the last of them at `at`.
+    pub fn of_clash(at: u32, clash: usize) -> Origin {
+        Origin { at, cause: Cause::Clash(clash), computed: false }
+    }
+
+    pub fn is_clash(&self) -> bool {
+        matches!(self.cause, Cause::Clash(_))
+    }
+
     /// The same after a computation.
     pub fn computed(self) -> Origin {
         Origin { computed: true, ..self }
@@ -302,7 +314,7 @@ impl<'g> Unwritten<'g> {
             let lanes = track.void[place].lanes & mask;
             let Some(register) = number.filter(|_| lanes != 0) else { continue };
             let is_wrong = match track.registers[register as usize].origin {
-                Some(Origin { computed: true, .. }) => true,
+                Some(Origin { computed: true, .. } | Origin { cause: Cause::Clash(_), .. }) => true,
                 Some(Origin { cause: Cause::Memory(Where::Shared, ..) | Cause::Shuffle, .. }) => is_alone,
                 Some(Origin { cause: Cause::Memory(..), .. }) => is_alone && size >= 4,
                 Some(Origin { cause: Cause::Register, .. }) => false,
@@ -320,7 +332,8 @@ impl Track {
     /// An instruction depends on a register in lanes in which it is undefined.
     ///
     /// If it came from shared or global memory, the block runs on: if another thread wrote there without
-    /// synchronisation, the race is the real fault.
+    /// synchronisation, the race is the real fault. A branch on a value from shared memory is a note if its
+    /// ways only compute: merges go on past the last item, and drop what they find there.
     pub fn used(
         &mut self,
         site: &mut Site,
@@ -330,16 +343,32 @@ impl Track {
     ) -> Result<(), Box<Fault>> {
         let register = number.map_or(Undefined::new(0), |number| self.registers[number as usize]);
         let origin = register.origin(at);
+        let pair = (None, origin.at, at);
+        if site.reports.is_settled(pair) {
+            self.set_undefined(number, 0, mask, None);
+            return Ok(());
+        }
         let used = site.grid.place(at);
         let kind = match origin.cause {
             Cause::Register => FaultKind::Register { what, used },
             Cause::Shuffle => FaultKind::Shuffle { what, used },
+            Cause::Clash(clash) => return Err(site.clashes[clash].1.clone()),
             Cause::Memory(memory, offset, size) => {
                 let who = (warp.index, mask.trailing_zeros(), origin.at);
-                FaultKind::Unwritten(site.describe(Action::Read, memory, (offset, size), who))
+                let access = site.describe(Action::Read, memory, (offset, size), who);
+                match memory {
+                    Where::Shared if only_computes(&site.grid.code.instructions, at) => {
+                        FaultKind::UnwrittenBranch { access, used }
+                    }
+                    _ => FaultKind::Unwritten(access),
+                }
             }
         };
         let fault = site.fault(warp.index, origin.at, mask, kind);
+        if fault.level() == Level::Note {
+            self.set_undefined(number, 0, mask, None);
+            return site.reports.settle(site.grid, pair, fault);
+        }
         if site.grid.settings.allows(&fault) {
             self.set_undefined(number, 0, mask, None);
             return Ok(());
