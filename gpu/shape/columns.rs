@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
-//! - Items of less than 4 bytes that lie at multiples of 4 are loaded as words: a thread has two or four columns
-//!   ([`beside`]). "A column" below is one of these, then.
+//! - Items of less than 4 bytes that lie at multiples of 4 are loaded as words, and those of short columns as 16 bytes:
+//!   a thread has several neighbouring columns ([`beside`]), which are one column in what follows.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
 //! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Then

@@ -258,7 +258,7 @@ pub mod tests {
             let has_end = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
             let threads = if name.starts_with("order_") || name.ends_with("_move") {
                 &[order::THREADS]
-            } else if name.starts_with("runs_") || has_end(&["_columns", "_finish", "_narrow"]) {
+            } else if name.starts_with("runs_") || has_end(&["_finish", "_narrow"]) {
                 &[runs::THREADS]
             } else if ["deal_", "indices_", "keys_", "terms_", "wide_keys_"]
                 .iter()
