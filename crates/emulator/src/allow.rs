@@ -69,6 +69,7 @@ fn places(fault: &Fault) -> Vec<&Place> {
         | FaultKind::SwapRead { first, second }
         | FaultKind::Overwrite { first, second }
         | FaultKind::Clash { first, second }
+        | FaultKind::Rounding { first, second }
         | FaultKind::ConstantFirst { first, second }
         | FaultKind::Unfinished { first, second }
         | FaultKind::MbarrierWord { first, second }

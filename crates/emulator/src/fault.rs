@@ -229,6 +229,17 @@ pub enum FaultKind {
         /// The store that ran second.
         second: Box<Access>,
     },
+    /// A note: two lanes of one store write floats to the same place that differ in their last bits only.
+    #[error(
+        "a race of stores whose values differ by rounding: {first}; and {second}. Which of the two stays is \
+         unspecified, so that results may differ in their last bits"
+    )]
+    Rounding {
+        /// The store of one lane.
+        first: Box<Access>,
+        /// The store of the other lane.
+        second: Box<Access>,
+    },
     /// An access to shared memory that an asynchronous copy (`cp.async`, `cp.async.bulk`) is still writing or
     /// reading.
     #[error(
@@ -551,6 +562,7 @@ impl Fault {
             | FaultKind::SwapRead { .. }
             | FaultKind::Overwrite { .. }
             | FaultKind::Clash { .. }
+            | FaultKind::Rounding { .. }
             | FaultKind::ConstantFirst { .. }
             | FaultKind::UnwrittenBranch { .. } => Level::Note,
             _ => Level::Fault,
@@ -559,12 +571,13 @@ impl Fault {
 
     /// Whether this and another note are of the same kind, at the same instructions.
     pub(crate) fn is_at_lines_of(&self, other: &Fault) -> bool {
-        use FaultKind::{Clash, ConstantFirst, Overwrite, SameValue, SwapRead, UnwrittenBranch};
+        use FaultKind::{Clash, ConstantFirst, Overwrite, Rounding, SameValue, SwapRead, UnwrittenBranch};
         match (&self.kind, &other.kind) {
             (SameValue { first, second }, SameValue { first: one, second: two })
             | (SwapRead { first, second }, SwapRead { first: one, second: two })
             | (Overwrite { first, second }, Overwrite { first: one, second: two })
             | (Clash { first, second }, Clash { first: one, second: two })
+            | (Rounding { first, second }, Rounding { first: one, second: two })
             | (ConstantFirst { first, second }, ConstantFirst { first: one, second: two }) => {
                 first.place == one.place && second.place == two.place
             }

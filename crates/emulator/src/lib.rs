@@ -90,6 +90,9 @@
 //! - Threads store different values in the same place in shared memory, for example in a spare slot for what
 //!   they drop ([`Clash`](fault::FaultKind::Clash)). If anything then depends on what they left there, it is
 //!   a fault.
+//! - Lanes of one store write floats to the same place that differ in their last bits only
+//!   ([`Rounding`](fault::FaultKind::Rounding)). Triton lets all lanes store a result that each of them has
+//!   reduced in another order.
 //! - The first read of a compare-and-swap loop is plain ([`SwapRead`](fault::FaultKind::SwapRead)), and the
 //!   other threads use atomic operations. The loop is recognised if the loaded value, or a copy of it, is
 //!   what `atom.cas` compares at the same address.

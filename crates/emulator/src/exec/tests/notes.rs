@@ -356,6 +356,31 @@ fn seeds_put_other_bytes_in_shared_memory() {
     assert_eq!(seen, [true; 2]);
 }
 
+/// All lanes store a sum that each has added in another order.
+#[test]
+fn stores_that_differ_by_rounding_are_a_note() {
+    let store = |value: u32, space: &str, place: &str| {
+        format!(
+            "and.b32 %r1, %r0, 1; add.u32 %r1, %r1, {value}; st.{space}.b32 [{place}], %r1; bar.sync 0;
+            ld.{space}.b32 %r2, [{place}]; setp.ne.u32 %p1, %r0, 0; @!%p1 st.global.b32 [%rd0+4], %r2;"
+        )
+    };
+    let one = 1f32.to_bits();
+    for (space, place) in [("shared", "shared"), ("global", "%rd0")] {
+        for (ended, notes) in run(&store(one, space, place), [1, 32], &[9; 2]) {
+            assert!(ended.is_ok_and(|words| words[1] - one < 2));
+            assert!(
+                matches!(&notes[..], [note] if matches!(note.kind, FaultKind::Rounding { .. })),
+                "{notes:?}"
+            );
+        }
+        // Not floats that are near.
+        assert_race(&store(4, space, place), [1, 32], &[9; 2]);
+        let far = store(one, space, place).replace("add.u32 %r1,", "shl.b32 %r1, %r1, 5; add.u32 %r1,");
+        assert_race(&far, [1, 32], &[9; 2]);
+    }
+}
+
 #[test]
 fn allowed_lines_and_kernels_have_no_report() {
     let race = "mov.u32 %r1, %ctaid.x;
