@@ -142,7 +142,8 @@ impl<O> Shared<O> {
     }
 }
 
-/// Its output is that of `O`, but kernels store results by [`Serves::store`].
+/// The output of `Shared<O>` is that of `O`. Kernels do not use it: they store results by [`Serves::store`], which
+/// stores the output of another member if the launch says so.
 impl<I: Copy + 'static, O: Serves<I>> Op<I> for Shared<O> {
     const NAME: &'static str = O::NAME;
     type Accumulator = O::Accumulator;

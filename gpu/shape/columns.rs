@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
-//! - Items of less than 4 bytes that lie at multiples of 4 are loaded as words, and those of short columns as 16 bytes:
-//!   a thread has several neighbouring columns ([`beside`]), which are one column in what follows.
+//! - Where alignment allows it, a thread folds several neighbouring columns ([`beside`]): it loads narrow items as words
+//!   of 4 bytes, and the items of short columns as 16 bytes. "A column" in this file may be several of them.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
 //! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Then
@@ -306,7 +306,8 @@ unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY
     unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, MANY>(arguments) }
 }
 
-/// Reduces each column. A thread has LOADS items in flight, or MANY if there are many columns; LOADS is 0 if these are never few.
+/// Reduces each column. A thread has LOADS items in flight if there are few columns, MANY if there are many. If LOADS
+/// is 0, there are never few.
 ///
 /// # Safety
 ///

@@ -546,8 +546,8 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
     values
 }
 
-/// Loads the whole leaves, of those of which `lefts` items are left: narrow items by words if all are inside
-/// the array.
+/// Loads leaves; `lefts` says how many items each has. A leaf with less than WIDTH items is not loaded. Narrow
+/// items are loaded by words if all of them are inside the array.
 ///
 /// # Safety
 ///

@@ -177,7 +177,7 @@ impl<T: Element, const PARTS: usize> Sums<T, PARTS> {
     }
 
     /// Adds up to BLOCK items, of which each is 1 if there are no values. Returns whether all their indices are
-    /// below the number of sums; if not, the sums are of no use.
+    /// below the number of sums. If it returns false, some items may be added and others not.
     fn add(&mut self, indices: &Words, values: Option<&[T; BLOCK]>) -> bool {
         with_simd(
             #[inline(always)]
@@ -525,7 +525,7 @@ impl<T: Element> Items<'_, T> {
         }
     }
 
-    /// As [`sums`](Self::sums), by so many parts.
+    /// As [`sums`](Self::sums); each number is split into PARTS parts.
     fn sums_of<const PARTS: usize>(&self, count: usize, is_counted: bool) -> Option<Box<dyn ExactSums>> {
         let is_small = count <= CACHED || count * threads::count() * PARTS <= SHARED;
         let (sums, range) = if is_small || self.len() <= count / 16 {

@@ -218,7 +218,7 @@ pub enum FaultKind {
         second: Box<Access>,
     },
     /// A note: two threads store different values to the same place in shared memory, with no order between
-    /// them. Once something depends on what they left there, it is a [`Race`](FaultKind::Race).
+    /// them. If something uses the value that they left there, the use is a [`Race`](FaultKind::Race).
     #[error(
         "a race of stores, which is right only if nothing uses what they leave: {first}; and {second}. \
          Which of the two values stays is unspecified"

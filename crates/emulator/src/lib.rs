@@ -88,8 +88,8 @@
 //! - Threads store the same bytes in the same place ([`SameValue`](fault::FaultKind::SameValue)), for example
 //!   a flag.
 //! - Threads store different values in the same place in shared memory, for example in a spare slot for what
-//!   they drop ([`Clash`](fault::FaultKind::Clash)). If anything then depends on what they left there, it is
-//!   a fault.
+//!   they drop ([`Clash`](fault::FaultKind::Clash)). If something uses the value that they left there, the
+//!   use is a fault.
 //! - Lanes of one store write floats to the same place that differ in their last bits only
 //!   ([`Rounding`](fault::FaultKind::Rounding)). Triton lets all lanes store a result that each of them has
 //!   reduced in another order.

@@ -59,8 +59,9 @@ pub struct Primary {
     pub handle: usize,
     pub retained: u32,
     pub flags: u32,
-    /// The pool that the device always has, and the one that streams allocate from.
+    /// The pool that the device has from the start.
     pub default_pool: usize,
+    /// The pool that streams allocate from, unless a call names another.
     pub pool: usize,
 }
 

@@ -28,7 +28,7 @@ pub struct Site<'g> {
     pub limit: u64,
     /// A fault that is reported unless a race turns out to be its cause.
     pub suspicion: Option<Box<Fault>>,
-    /// Races of stores to shared memory, each a fault once something depends on what it left.
+    /// Races of stores to shared memory. A race becomes a fault when something uses the value that it left.
     pub clashes: Vec<(Pair, Box<Fault>)>,
     /// The bytes that the current store leaves unspecified, each with the index of its clash; without one, if
     /// they were so before.

@@ -263,7 +263,8 @@ fn a_read_only_load_before_the_write_is_a_note() {
     }
 }
 
-/// Lanes put what they drop in a spare slot, as exchanges of warps do, in one store and in two.
+/// Lanes store values that nobody needs in one spare slot, as exchanges of warps do: by one store instruction,
+/// and by two.
 #[test]
 fn stores_that_race_are_a_note_until_what_they_leave_is_used() {
     let body = |rest: &str| {

@@ -81,7 +81,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// Compiles and packs families. The kernels of the others stay: those of shapes that were not compiled.
+/// Compiles and packs families. Kernels of other shapes than the compiled ones stay in `ptx/`.
 fn rebuild(root: &Path, target: &Path, families: &[&str]) -> Result<(), Failure> {
     let sources = Sources::now(root)?;
     let mut built: Vec<_> =

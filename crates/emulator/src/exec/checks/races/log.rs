@@ -41,8 +41,8 @@ impl Room {
 /// The access of one execution of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// The launch's count of events and atomic writes before the access, at least that of every acquire
-    /// before it.
+    /// The launch's number of events and atomic writes before the access. It is not less than the stamp of any
+    /// acquire before the access.
     pub stamp: u64,
     /// Lane 0's address and the distance from lane to lane, or the index of a list of addresses.
     pub base: u64,
