@@ -116,14 +116,18 @@ impl Gpu {
         // SAFETY: `base` and `size` receive the results.
         let known = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut size, address) };
         let end = address.checked_add(bytes as u64);
-        if known == CUresult::CUDA_SUCCESS {
-            let mut after = base + size as u64;
+        if known != CUresult::CUDA_SUCCESS {
+            return Ok(());
+        }
+        let mut after = base + size as u64;
+        let is_beyond = |after| end.is_none_or(|end| end > after);
+        if is_beyond(after) {
             let mut is_allocated_whole = 1u32;
             let place = (&raw mut is_allocated_whole).cast();
             // Memory of `cuMemMap` may be in pieces, each with a range of its own: PyTorch's expandable segments are.
             let asked = ask(Attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, place);
             let may_be_in_pieces = asked == CUresult::CUDA_SUCCESS && is_allocated_whole & 0xff == 0;
-            while may_be_in_pieces && end.is_some_and(|end| end > after) {
+            while may_be_in_pieces && end.is_some() && is_beyond(after) {
                 // SAFETY: `base` and `size` receive the results.
                 let known = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut size, after) };
                 if known != CUresult::CUDA_SUCCESS || base + size as u64 <= after {
@@ -131,9 +135,9 @@ impl Gpu {
                 }
                 after = base + size as u64;
             }
-            if end.is_none_or(|end| end > after) {
-                return Err(Error::OutOfBounds { start: 0, end: bytes, len: (after - address) as usize });
-            }
+        }
+        if is_beyond(after) {
+            return Err(Error::OutOfBounds { start: 0, end: bytes, len: (after - address) as usize });
         }
         Ok(())
     }
