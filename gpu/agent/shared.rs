@@ -60,7 +60,25 @@ impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
         index: usize,
     ) -> bool {
         // SAFETY: as the caller vouches.
-        unsafe { shared.op.store(shared.member, all, count, results, index) };
+        unsafe { store_by_member(*shared, all, count, results, index) };
         true
     }
+}
+
+/// Stores a result. A function that kernels call: they store results in many places, and the code for several operators
+/// in each of them was half of a kernel.
+///
+/// # Safety
+///
+/// As for [`Agent::store`].
+#[inline(never)]
+unsafe fn store_by_member<I: Copy + 'static, O: Serves<I>>(
+    Shared { op, member }: Shared<O>,
+    all: O::Accumulator,
+    count: u64,
+    results: *mut O::Output,
+    index: usize,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe { op.store(member, all, count, results, index) };
 }

@@ -90,6 +90,9 @@ fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
 ///
 /// The logarithm is k · ln 2 + ln c with c from √½ to √2, and ln c = 2 artanh s with s = (c − 1) / (c + 1),
 /// by its series.
+///
+/// A function that kernels call, in many places, once for a result.
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub(crate) fn plus_ln(from: f64, value: f64) -> f64 {
     if value.is_nan() || from.is_infinite() {
         return from + value;

@@ -98,28 +98,7 @@ impl<T: Element> Op<T> for LogSumExp {
         if a.from == b.from {
             return Exponentials { sum: a.sum + b.sum, from: a.from };
         }
-        if a.sum == 0.0 {
-            return b;
-        }
-        if b.sum == 0.0 {
-            return a;
-        }
-        // Each value is chosen for itself: to choose between the two structs would take them to memory.
-        let [apart, error] = two_sum(a.from(self.near.origin), -b.from(self.near.origin));
-        let a_is_high = apart > 0.0;
-        let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
-        let distance = -apart.abs();
-        // The lower sum may be 2^64 exponentials of NEAR, and the higher one an exponential of −NEAR. The
-        // factor may underflow, so its root is multiplied twice.
-        let root = if distance < -2.2 * NEAR {
-            0.0
-        } else {
-            exp::<T>([0.5 * distance, 0.5 * choose(-error, error)])
-        };
-        Exponentials {
-            sum: choose(a.sum, b.sum) + choose(b.sum, a.sum) * root * root,
-            from: if a_is_high { a.from } else { b.from },
-        }
+        combine_apart::<T>(a, b, self.near.origin)
     }
 
     #[inline(always)]
@@ -129,6 +108,35 @@ impl<T: Element> Op<T> for LogSumExp {
         } else {
             plus_ln(all.from(self.near.origin), all.sum)
         }))
+    }
+}
+
+/// Combines two sums of exponentials of distances from origins that differ; `origin` is the first element's. A function
+/// that kernels call: they combine in many places, and most sums have the same origin.
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
+fn combine_apart<T: Element>(a: Exponentials, b: Exponentials, origin: f64) -> Exponentials {
+    if a.sum == 0.0 {
+        return b;
+    }
+    if b.sum == 0.0 {
+        return a;
+    }
+    // Each value is chosen for itself: to choose between the two structs would take them to memory.
+    let [apart, error] = two_sum(a.from(origin), -b.from(origin));
+    let a_is_high = apart > 0.0;
+    let choose = |if_high, if_low| if a_is_high { if_high } else { if_low };
+    let distance = -apart.abs();
+    // The lower sum may be 2^64 exponentials of NEAR, and the higher one an exponential of −NEAR. The
+    // factor may underflow, so its root is multiplied twice.
+    let root = if distance < -2.2 * NEAR {
+        0.0
+    } else {
+        exp::<T>([0.5 * distance, 0.5 * choose(-error, error)])
+    };
+    Exponentials {
+        sum: choose(a.sum, b.sum) + choose(b.sum, a.sum) * root * root,
+        from: if a_is_high { a.from } else { b.from },
     }
 }
 

@@ -174,7 +174,9 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
             publish(total.into(), OF_TILE);
         }
         let is_listed = total > 0 && capacity > 0;
-        if !is_listed {
+        // If all keys are heads, their positions need no list.
+        let are_all = total == tile.end - tile.start;
+        if !is_listed || are_all {
             mask = 0;
         }
         while mask != 0 {
@@ -184,9 +186,10 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
             mask &= mask - 1;
         }
         thread::sync_threads();
+        let position = |rank: u32| if are_all { tile.start + rank } else { list.read(rank) };
         // Read before the number of heads before these is known: now the keys are still in the cache.
         let ranks = |first: u32| from_fn::<u32, BATCH, _>(|index| first + index as u32 * THREADS);
-        let read = |first: u32| ranks(first).map(|rank| tile.read(list.read(rank.min(total - 1))));
+        let read = |first: u32| ranks(first).map(|rank| tile.read(position(rank.min(total - 1))));
         let mut keys = [K::zeroed(); BATCH];
         if is_listed {
             keys = read(thread);
@@ -215,7 +218,7 @@ pub unsafe fn find_runs<K: Element, const VECTOR: usize>(arguments: Arguments<K>
         while rank < offsets_end {
             write_offset(
                 starts.wrapping_add((rank * words) as usize),
-                tile.first + u64::from(list.read(rank)),
+                tile.first.wrapping_add(position(rank).into()),
             );
             rank += THREADS;
         }

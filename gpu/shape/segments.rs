@@ -452,6 +452,9 @@ struct Short<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
 const BATCH: u32 = 256;
 const OF_LANE: usize = (BATCH / warp::WARP_SIZE) as usize;
 
+/// Segments of one item that a lane loads at a time.
+const SINGLE_LOADS: usize = 4;
+
 impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, P, WIDTH, SLOTS> {
     /// Reduces the short segments of the warp's share, and lists the larger ones.
     ///
@@ -495,6 +498,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                     self.bounds.write(bounds + lane + 32 * group as u32 + 1, stop);
                 }
                 warp::sync_warp(warp::ALL);
+                // Segments of one item would need as long for their classes as for their items.
+                if self.are_single(left) {
+                    self.fold_single(batch, left);
+                    warp::sync_warp(warp::ALL);
+                    batch += u64::from(left);
+                    continue;
+                }
                 // Four bits for each group of 32 segments: class c if 2^c leaves suffice; 15 if the segment
                 // is not short.
                 let mut classes = u32::MAX;
@@ -576,6 +586,77 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
             }
             if lane == 0 {
                 self.arguments.list().write(larger.into());
+            }
+        }
+    }
+
+    /// Returns whether none of the `left` segments of a batch has more than one item, and all lie in the array.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn are_single(&self, left: u32) -> bool {
+        let bounds = self.warp * (BATCH + 1);
+        // SAFETY: as the caller promises.
+        unsafe {
+            // Most batches end here.
+            let [first, last] = [self.bounds.read(bounds), self.bounds.read(bounds + left)];
+            if last.wrapping_sub(first) > left.into() || last > self.arguments.shape.len {
+                return false;
+            }
+            let mut are_single = true;
+            let mut index = warp::lane_id();
+            while index < left {
+                intrinsics::no_unroll();
+                let [start, stop] = [self.bounds.read(bounds + index), self.bounds.read(bounds + index + 1)];
+                are_single &= stop.wrapping_sub(start) <= 1;
+                index += warp::WARP_SIZE;
+            }
+            warp::warp_vote_all(warp::ALL, are_single)
+        }
+    }
+
+    /// Reduces a batch of [single](Self::are_single) segments.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn fold_single(&self, batch: u64, left: u32) {
+        let Arguments { input, op, .. } = self.arguments;
+        let bounds = self.warp * (BATCH + 1);
+        let mut first = warp::lane_id();
+        // SAFETY: as the caller promises.
+        unsafe {
+            while first < left {
+                intrinsics::no_unroll();
+                let index_of = |load: usize| first + load as u32 * warp::WARP_SIZE;
+                let mut lens = [0; SINGLE_LOADS];
+                let items: [P::Item; SINGLE_LOADS] = intrinsics::apart(|| {
+                    from_fn(|load| {
+                        let index = bounds + index_of(load);
+                        if index_of(load) < left {
+                            let [start, stop] = [self.bounds.read(index), self.bounds.read(index + 1)];
+                            lens[load] = stop - start;
+                            if lens[load] > 0 { input.offset(start as usize).read() } else { P::zeroed() }
+                        } else {
+                            P::zeroed()
+                        }
+                    })
+                });
+                unrolled::<SINGLE_LOADS>(|load| {
+                    if index_of(load) < left {
+                        let (mut op, mut all) = (op, [op.identity(); WIDTH]);
+                        if lens[load] > 0 {
+                            op = op.begin(items[load]);
+                            O::agent().fold_item(&op, &mut all[0], items[load], 0);
+                        }
+                        let value = of_thread::<O, P::Item, WIDTH>(&op, all);
+                        self.arguments.deliver(&op, batch + u64::from(index_of(load)), value, lens[load]);
+                    }
+                });
+                first += SINGLE_LOADS as u32 * warp::WARP_SIZE;
             }
         }
     }

@@ -295,6 +295,24 @@ impl<P: Input> Part<P> {
     /// All lanes of the warp call it together. There are less than 2^31 items.
     #[inline(always)]
     pub unsafe fn fold_in_any_order<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if const { is_apart::<O, P::Item>() } {
+                let &Self { at, index, len, is_aligned, is_inside } = self;
+                fold_in_any_order_apart::<O, P, WIDTH>(*op, at, index, len, is_aligned, is_inside)
+            } else {
+                self.fold_in_any_order_here::<O, WIDTH>(op)
+            }
+        }
+    }
+
+    /// As [`fold_in_any_order`](Self::fold_in_any_order).
+    ///
+    /// # Safety
+    ///
+    /// As for `fold_in_any_order`.
+    #[inline(always)]
+    unsafe fn fold_in_any_order_here<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
         let (mut all, mut first) = (op.identity(), 0);
         let of_load = warp::WARP_SIZE * WIDTH as u32;
         let step = LOADS as u32 * of_load;
@@ -379,6 +397,33 @@ impl<P: Input> Part<P> {
     /// All lanes of the warp call it together.
     #[inline(always)]
     pub unsafe fn fold_units<O: Op<P::Item>, const WIDTH: usize>(
+        &self,
+        op: &O,
+        units: Units,
+        unit: u32,
+        count: u32,
+    ) -> O::Accumulator {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if const { is_apart::<O, P::Item>() } {
+                let &Self { at, index, len, is_aligned, is_inside } = self;
+                let Units { leaves, row } = units;
+                fold_units_apart::<O, P, WIDTH>(
+                    *op, at, index, len, is_aligned, is_inside, leaves, row, unit, count,
+                )
+            } else {
+                self.fold_units_here::<O, WIDTH>(op, units, unit, count)
+            }
+        }
+    }
+
+    /// As [`fold_units`](Self::fold_units).
+    ///
+    /// # Safety
+    ///
+    /// As for `fold_units`.
+    #[inline(always)]
+    unsafe fn fold_units_here<O: Op<P::Item>, const WIDTH: usize>(
         &self,
         op: &O,
         units: Units,
@@ -488,6 +533,56 @@ impl<P: Input> Part<P> {
             }
         }
     }
+}
+
+/// Whether a warp folds parts by functions that the kernel calls in two places, for whole rows and for segments. Their code
+/// is a third of the kernel's. Inlined for small accumulators, for which it is short, and a call takes as long as some
+/// loads.
+const fn is_apart<O: Op<I>, I: Copy + 'static>() -> bool {
+    size_of::<O::Accumulator>() > 8
+}
+
+/// [`Part::fold_in_any_order`] as a function. Its arguments are values, because structs would go through memory.
+///
+/// # Safety
+///
+/// As for `fold_in_any_order`.
+#[inline(never)]
+unsafe fn fold_in_any_order_apart<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    op: O,
+    at: P,
+    index: u64,
+    len: u32,
+    is_aligned: bool,
+    is_inside: bool,
+) -> O::Accumulator {
+    let part = Part { at, index, len, is_aligned, is_inside };
+    // SAFETY: as the caller promises.
+    unsafe { part.fold_in_any_order_here::<O, WIDTH>(&op) }
+}
+
+/// [`Part::fold_units`] as a function, as [`fold_in_any_order_apart`].
+///
+/// # Safety
+///
+/// As for `fold_units`.
+#[allow(clippy::too_many_arguments)]
+#[inline(never)]
+unsafe fn fold_units_apart<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    op: O,
+    at: P,
+    index: u64,
+    len: u32,
+    is_aligned: bool,
+    is_inside: bool,
+    leaves: u32,
+    row: u32,
+    unit: u32,
+    count: u32,
+) -> O::Accumulator {
+    let (part, units) = (Part { at, index, len, is_aligned, is_inside }, Units { leaves, row });
+    // SAFETY: as the caller promises.
+    unsafe { part.fold_units_here::<O, WIDTH>(&op, units, unit, count) }
 }
 
 /// Folds a leaf for each load, of which `lefts` items are left: 0 for a leaf that is not there, for which

@@ -1,7 +1,7 @@
 //! Splits a PTX module into one module per kernel.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     mem,
 };
 
@@ -26,7 +26,8 @@ impl Statement<'_> {
 /// kernels use a `static`, each module has its own copy.
 ///
 /// Removes comments, blank lines and indentation, and renumbers what LLVM numbers across the whole module, so
-/// that a kernel's module does not depend on the other kernels.
+/// that a kernel's module does not depend on the other kernels. Numbers a function's registers and labels in the order in
+/// which they occur, so that similar kernels have the same numbers; ptxas makes the same code of them.
 pub fn split(ptx: &str) -> BTreeMap<String, String> {
     let ptx = without_comments(ptx);
     let statements = parse(&ptx);
@@ -153,35 +154,76 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// New numbers, by prefix and old number.
-type Numbers<'a> = HashMap<&'static str, HashMap<&'a str, usize>>;
+type Numbers<'a> = HashMap<&'a str, HashMap<&'a str, usize>>;
 
-/// Appends a statement to the module and renumbers what LLVM numbers across the crate. The kernel keeps its
-/// name.
-fn renumber<'a>(text: &'a str, kernel: Option<&str>, numbers: &mut Numbers<'a>, module: &mut String) {
+/// The new number of an old one: how many others with this prefix came before it.
+fn number_of<'a>(numbers: &mut Numbers<'a>, prefix: &'a str, number: &'a str) -> usize {
+    let numbers = numbers.entry(prefix).or_default();
+    let next = numbers.len();
+    *numbers.entry(number).or_insert(next)
+}
+
+/// Appends a statement to the module and renumbers what LLVM numbers: `of_module` has what it numbers across the crate.
+/// The kernel keeps its name.
+fn renumber<'a>(text: &'a str, kernel: Option<&str>, of_module: &mut Numbers<'a>, module: &mut String) {
+    let registers = registers_of(text);
+    let mut of_function = Numbers::new();
     let mut rest = text;
     while let Some(start) = rest.find(is_of_word) {
         let (before, after) = rest.split_at(start);
         let (word, after) = after.split_at(after.find(|c| !is_of_word(c)).unwrap_or(after.len()));
         module.push_str(before);
-        match numbered(word).filter(|_| kernel != Some(word)) {
-            Some((prefix, number, suffix)) => {
-                let numbers = numbers.entry(prefix).or_default();
-                let next = numbers.len();
-                let number = numbers.entry(number).or_insert(next);
-                module.push_str(&format!("{prefix}{number}{suffix}"));
-            }
-            None => module.push_str(word),
-        }
         rest = after;
+        if kernel == Some(word) {
+            module.push_str(word);
+        } else if let Some((prefix, number, suffix)) = numbered(word) {
+            module.push_str(&format!("{prefix}{}", number_of(of_module, prefix, number)));
+            match suffix.strip_prefix('_').filter(|label| prefix == LABEL && is_number(label)) {
+                Some(label) => module.push_str(&format!("_{}", number_of(&mut of_function, LABEL, label))),
+                None => module.push_str(suffix),
+            }
+        } else {
+            // A register may be a vector, whose elements are `%r1.x` and so on.
+            let (register, element) = word.split_at(word.find('.').unwrap_or(word.len()));
+            let name = register.trim_end_matches(|c: char| c.is_ascii_digit());
+            let number = &register[name.len()..];
+            if registers.contains(name) && is_number(number) {
+                let number = number_of(&mut of_function, name, number);
+                module.push_str(&format!("{name}{number}{element}"));
+            } else {
+                module.push_str(word);
+            }
+        }
     }
     module.push_str(rest);
 }
+
+fn is_number(text: &str) -> bool {
+    text == "0"
+        || !text.is_empty() && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The names of a function's numbered registers, such as `%r` if it declares `.reg .b32 %r<8>`, that are declared once in
+/// it. (Inline assembly may declare others of the same name in a block of its own.)
+fn registers_of(text: &str) -> HashSet<&str> {
+    let mut declared: HashMap<&str, usize> = HashMap::new();
+    for declaration in text.split(".reg").skip(1) {
+        let declaration = &declaration[..declaration.find(';').unwrap_or(0)];
+        for name in words(declaration).filter(|word| word.starts_with('%')) {
+            *declared.entry(name).or_default() += 1;
+        }
+    }
+    declared.into_iter().filter_map(|(name, count)| (count == 1).then_some(name)).collect()
+}
+
+/// What precedes the numbers of a function and of one of its labels: `$L__BB2_3`.
+const LABEL: &str = "$L__BB";
 
 /// Splits a word that LLVM numbers into prefix, number and suffix. The number of a constant contains a hash
 /// of the crate.
 fn numbered(word: &str) -> Option<(&'static str, &str, &str)> {
     const COUNTERS: [&str; 6] =
-        ["$L__BB", "$L__tmp", "$L__func_begin", "$L__func_end", "__local_depot", "prototype_"];
+        [LABEL, "$L__tmp", "$L__func_begin", "$L__func_end", "__local_depot", "prototype_"];
     const CONSTANT: &str = "anon_$_";
     if let Some(number) = word.strip_prefix(CONSTANT) {
         return Some((CONSTANT, number, ""));
@@ -291,7 +333,7 @@ ret;
         };
         let of_many =
             split_items(&(".visible .entry other() { ret; }\n".to_owned() + &kernel(23, 7, "c0ffee_$_14")));
-        assert_eq!(of_many[1].1, kernel(0, 0, "0"));
+        assert_eq!(of_many[1].1, kernel(0, 0, "0").replace("BB0_12", "BB0_0"));
         assert_eq!(of_many[1], split_items(&kernel(1, 2, "dec0de_$_1"))[0]);
     }
 
@@ -304,9 +346,57 @@ ret;
         };
         let helper = ".func helper() { ret; }\n";
         let modules = split(&[HEADER, helper, &kernel("a", 4), &kernel("b", 7)].concat());
-        assert_eq!(modules["a"], [HEADER, helper, &kernel("a", 0)].concat());
-        assert_eq!(modules["b"], [HEADER, helper, &kernel("b", 0)].concat());
+        let expected = |name| [HEADER, helper, &kernel(name, 0)].concat().replace("BB0_1", "BB0_0");
+        assert_eq!((&modules["a"], &modules["b"]), (&expected("a"), &expected("b")));
         assert_eq!(split(&modules["b"])["b"], modules["b"]);
+    }
+
+    #[test]
+    fn registers_and_labels_are_numbered_as_they_occur() {
+        let items = "
+.func helper() {
+.reg .b32 %r<9>;
+mov.b32 %r8, %r7;
+ret;
+}
+.visible .entry k() {
+.reg .pred %p<3>;
+.reg .b32 %r<40>;
+.reg .v4 .f32 %v<2>;
+.reg .b32 %SP;
+@!%p2 bra $L__BB1_30;
+add.s32 %r12, %r3, %r12;
+mov.b32 %SP, %envreg3;
+mov.u32 %r1, %r001;
+mov.b32 %r5, %v1.x;
+$L__BB1_30: bra $L__BB1_4;
+call.uni helper, ();
+$L__BB1_4: { .reg .b32 %x<9>; .reg .b32 %y<9>; mov.b32 %x8, %y8; }
+{ .reg .b32 %y<4>; mov.b32 %y3, %clock64; }
+}
+";
+        let expected = ".func helper() {
+.reg .b32 %r<9>;
+mov.b32 %r0, %r1;
+ret;
+}
+.visible .entry k() {
+.reg .pred %p<3>;
+.reg .b32 %r<40>;
+.reg .v4 .f32 %v<2>;
+.reg .b32 %SP;
+@!%p0 bra $L__BB0_0;
+add.s32 %r0, %r1, %r0;
+mov.b32 %SP, %envreg3;
+mov.u32 %r2, %r001;
+mov.b32 %r3, %v0.x;
+$L__BB0_0: bra $L__BB0_1;
+call.uni helper, ();
+$L__BB0_1: { .reg .b32 %x<9>; .reg .b32 %y<9>; mov.b32 %x0, %y8; }
+{ .reg .b32 %y<4>; mov.b32 %y3, %clock64; }
+}
+";
+        assert_eq!(split_items(items), [("k".to_owned(), expected.to_owned())]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Each entry point is a module of its own, so that the driver compiles it alone. Similar modules are
 //! compressed together, one after the other, because they differ little. Register and label numbers hardly
-//! repeat, so each is encoded as how long ago it was new. Reading a module decompresses those before it but
+//! repeat, so each is encoded as how long ago it was used. Reading a module decompresses those before it but
 //! not those after it, so the modules needed most come first.
 //!
 //! The feature `pack` packs and the feature `unpack` unpacks; without both there is only [`Ptx`].

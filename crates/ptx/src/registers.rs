@@ -1,29 +1,31 @@
-//! Encodes the numbers of registers and labels by how long ago each was new.
+//! Encodes the numbers of registers and labels by how many others were used since each was used last.
 //!
-//! As plain numbers they hardly repeat, and make up most of the PTX after compression.
+//! As plain numbers they hardly repeat, and make up most of the PTX after compression. The same instructions on other
+//! registers have the same code, wherever in a kernel they are.
 
 #[cfg(feature = "unpack")]
 pub use decode::decode;
 #[cfg(feature = "pack")]
 pub use encode::encode;
 
-/// Marks a known number; digits follow, which count the newer numbers.
+/// Marks a known number; digits follow, which count the numbers that were used since.
 const AGO: u8 = 0xfd;
 /// Marks a new number; its digits follow.
 const NEW: u8 = 0xfe;
-/// Marks a new number that is one more than the newest, or 0 if there is none.
+/// Marks a new number that is one more than the last new one, or 0 if there is none.
 const NEXT: u8 = 0xff;
 
 #[cfg(feature = "pack")]
 mod encode {
     use super::{AGO, NEW, NEXT};
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
     /// The numbers seen after one name.
     #[derive(Default)]
     struct Numbers {
-        /// For each number, how many were new before it.
-        before: HashMap<u32, usize>,
+        known: HashSet<u32>,
+        /// Those that are known, the one that was used last at the end.
+        used: Vec<u32>,
         next: u32,
     }
 
@@ -56,20 +58,20 @@ mod encode {
 
     impl Numbers {
         fn encode(&mut self, number: u32, encoded: &mut Vec<u8>) {
-            let len = self.before.len();
-            if let Some(before) = self.before.get(&number) {
+            if self.known.insert(number) {
+                if number == self.next {
+                    encoded.push(NEXT);
+                } else {
+                    encoded.push(NEW);
+                    encoded.extend(number.to_string().bytes());
+                }
+                self.next = number.wrapping_add(1);
+            } else if let Some(ago) = self.used.iter().rev().position(|&used| used == number) {
                 encoded.push(AGO);
-                encoded.extend((len - 1 - before).to_string().bytes());
-                return;
+                encoded.extend(ago.to_string().bytes());
+                self.used.remove(self.used.len() - 1 - ago);
             }
-            if number == self.next {
-                encoded.push(NEXT);
-            } else {
-                encoded.push(NEW);
-                encoded.extend(number.to_string().bytes());
-            }
-            self.before.insert(number, len);
-            self.next = number.wrapping_add(1);
+            self.used.push(number);
         }
     }
 }
@@ -83,8 +85,8 @@ mod decode {
     /// The numbers seen after one name.
     struct Numbers<'a> {
         name: &'a [u8],
-        /// Where in the text each number was new.
-        places: Vec<Range<usize>>,
+        /// Where in the text each number was new, the one that was used last at the end.
+        used: Vec<Range<usize>>,
         next: u32,
     }
 
@@ -100,7 +102,7 @@ mod decode {
             let (digits, after) = after.split_at(len);
             let name = &before[before.iter().rposition(|byte| b"%$".contains(byte))?..];
             let index = all.iter().position(|numbers| numbers.name == name).unwrap_or_else(|| {
-                all.push(Numbers { name, places: Vec::new(), next: 0 });
+                all.push(Numbers { name, used: Vec::new(), next: 0 });
                 all.len() - 1
             });
             text.extend_from_slice(before);
@@ -118,15 +120,16 @@ mod decode {
                 NEXT => return None,
                 NEW => digits.parse().ok()?,
                 _ => {
-                    let last = self.places.len().checked_sub(1)?;
-                    let place = &self.places[last.checked_sub(digits.parse().ok()?)?];
+                    let last = self.used.len().checked_sub(1)?;
+                    let place = self.used.remove(last.checked_sub(digits.parse().ok()?)?);
                     text.extend_from_within(place.clone());
+                    self.used.push(place);
                     return Some(());
                 }
             };
             let start = text.len();
             text.extend_from_slice(number.to_string().as_bytes());
-            self.places.push(start..text.len());
+            self.used.push(start..text.len());
             self.next = number.wrapping_add(1);
             Some(())
         }
@@ -138,9 +141,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_said_by_how_long_ago_it_was_new() {
-        let cases: [(&str, &[u8]); 11] = [
+    fn a_number_is_said_by_how_long_ago_it_was_used() {
+        let cases: [(&str, &[u8]); 12] = [
             ("%r5, %r6, %r6, %r5, %r7;", b"%r\xfe5, %r\xff, %r\xfd0, %r\xfd1, %r\xff;"),
+            (
+                "%r0 %r1 %r2 %r0 %r1 %r1 %r2 %r0",
+                b"%r\xff %r\xff %r\xff %r\xfd2 %r\xfd2 %r\xfd0 %r\xfd2 %r\xfd2",
+            ),
             ("%r5, %rd6, {%r6,%rd5}", b"%r\xfe5, %rd\xfe6, {%r\xff,%rd\xfe5}"),
             ("%r0 %r1 %r4294967295 %r0", b"%r\xff %r\xff %r\xfe4294967295 %r\xfd2"),
             ("%r4294967295 %r0", b"%r\xfe4294967295 %r\xff"),
