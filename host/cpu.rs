@@ -1,6 +1,6 @@
 //! The CPU backend: the kernels' plan, with chunks spread over threads.
 
-use crate::{Element, Item, Op, Plan, parts, threads};
+use crate::{Element, Item, Op, Plan, threads};
 use bytemuck::Zeroable;
 use gpu_reduce_kernels::agent::Agent;
 use gpu_reduce_kernels::columns::Columns;
@@ -13,7 +13,6 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::slice;
 
 /// Below this many bytes, one thread is faster than waking up others.
 pub const PARALLEL_BYTES: usize = 1 << 20;
@@ -101,7 +100,7 @@ pub trait Many<V>: Sync {
     /// Reduces a range of the items, which may be empty.
     fn range(&self, range: Range<usize>) -> Option<V>;
 
-    /// Reduces each column, to a place for each. Columns without a value get the default.
+    /// Reduces each column, to a place for each. Columns have items; those without a value get the default.
     fn columns(&self, columns: Columns, default: V, results: &mut [V]);
 }
 
@@ -131,7 +130,18 @@ impl<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>> Many<O::Output> for Of
     }
 
     fn columns(&self, columns: Columns, default: O::Output, results: &mut [O::Output]) {
-        reduce_columns::<O, S, P>(self.op, self.items, columns, self.block, default, results);
+        let work = ColumnsOnCpu {
+            types: ColumnTypes::of::<O, S, P>(),
+            folds: O::agent().folds::<S>(),
+            op: (&raw const *self.op).cast(),
+            items: (&raw const self.items).cast(),
+            columns,
+            plan: Plan::new(columns.reduced, const { width::<O, S::Item>(P::BYTES) }, self.block),
+            default: (&raw const default).cast(),
+            results: Places { first: results.as_mut_ptr().cast(), bytes: size_of::<O::Output>() },
+        };
+        // SAFETY: the types are these, and there are as many items and places.
+        unsafe { work.all(self.items.len(), results.len()) }
     }
 }
 
@@ -197,127 +207,94 @@ pub fn reduce_segments<V: Item>(
     found.into_iter().flatten().min()
 }
 
-/// As [`Many::columns`].
-fn reduce_columns<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
-    op: &O,
-    items: S,
-    columns: Columns,
-    block: u32,
-    default: O::Output,
-    results: &mut [O::Output],
+/// What a reduction of columns needs to know of its types: sizes, and functions of untyped pointers.
+struct ColumnTypes {
+    /// The sizes of an item, of an accumulator and of an operator.
+    bytes: usize,
+    accumulator: usize,
+    op_bytes: usize,
+    /// As [`Source::BOUNDARY`] and [`Source::room`].
+    boundary: usize,
+    room: fn(usize) -> usize,
+    /// [`Op::begin`] with the item at an index: `(op, items, index, place)`. None if operators have no fields.
+    begin: Option<unsafe fn(*const (), *const (), usize, *mut ())>,
+    /// [`Source::gather`]: `(items, at, stride, rows, columns, to, pitch)`.
+    gather: unsafe fn(*const (), usize, usize, usize, usize, *mut u8, usize),
+    /// [`Source::gathered`]: `(address, items, place)`.
+    gathered: unsafe fn(*const u8, usize, *mut ()),
+    /// The result of `len` items, or the default: `(op, accumulator, len, default, place)`.
+    finish: unsafe fn(*const (), *const (), u64, *const (), *mut ()),
+}
+
+impl ColumnTypes {
+    const fn of<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>() -> &'static Self {
+        const {
+            assert_alignment::<O>();
+            assert_alignment::<O::Accumulator>();
+            assert_alignment::<S>();
+            assert!(size_of::<S>() <= size_of::<Unit>(), "a source of columns has up to 64 bytes");
+            &Self {
+                bytes: size_of::<S::Item>(),
+                accumulator: size_of::<O::Accumulator>(),
+                op_bytes: size_of::<O>(),
+                boundary: S::BOUNDARY,
+                room: S::room,
+                begin: if size_of::<O>() > 0 { Some(begin::<O, S>) } else { None },
+                gather: gather::<S>,
+                gathered: gathered::<S>,
+                finish: finish::<O, S::Item>,
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// The pointers are to values of these types, the item exists, and the place may be written.
+unsafe fn begin<O: Op<S::Item>, S: Source>(op: *const (), items: *const (), index: usize, place: *mut ()) {
+    // SAFETY: as the caller vouches.
+    unsafe { place.cast::<O>().write((*op.cast::<O>()).begin((*items.cast::<S>()).get(index))) }
+}
+
+/// # Safety
+///
+/// The pointer is to a source, and as for [`Source::gather`].
+unsafe fn gather<S: Source>(
+    items: *const (),
+    at: usize,
+    stride: usize,
+    rows: usize,
+    columns: usize,
+    to: *mut u8,
+    pitch: usize,
 ) {
-    const { assert_alignment::<O::Accumulator>() };
-    let reduced = columns.reduced;
-    if reduced == 0 {
-        return results.fill(op.finish(op.identity(), 0).unwrap_or(default));
-    }
-    assert!(
-        columns.count.checked_mul(reduced) == Some(items.len() as u64)
-            && columns.count <= results.len() as u64
-    );
-    let plan = Plan::new(reduced, const { width::<O, S::Item>(P::BYTES) }, block);
-    let results = Places { first: results.as_mut_ptr().cast(), bytes: size_of::<O::Output>() };
-    let work = ColumnsOnCpu {
-        plan,
-        columns,
-        bytes: size_of::<S::Item>(),
-        accumulator: size_of::<O::Accumulator>(),
-        boundary: S::BOUNDARY,
-        room: S::room,
-        steps: &ColumnsOf { op, items, columns, plan, default, results },
-    };
-    // SAFETY: all columns have their items and a place, as asserted above.
-    unsafe { work.all() }
+    // SAFETY: as the caller vouches.
+    unsafe { (*items.cast::<S>()).gather(at, stride, rows, columns, to, pitch) }
 }
 
-/// The steps of a reduction of columns that depend on the types. It is a trait of its own, because the compiler
-/// copies the body of a `dyn Fn` to a function that nothing calls, for `FnOnce`.
-trait Steps: Sync {
-    /// As [`Source::gather`], with the columns' stride.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Source::gather`].
-    unsafe fn gather(&self, first: usize, len: usize, columns: usize, places: *mut u8, pitch: usize);
-
-    /// Folds a range of each column of a panel. Takes the address of the copied items, the bytes from one
-    /// column to the next, and the places for the partial results, in which columns are `plan.chunks` places
-    /// apart.
-    ///
-    /// # Safety
-    ///
-    /// The items of the range have been gathered there, and there are the places.
-    unsafe fn fold(&self, panel: Panel, range: Range<u64>, places: *const u8, pitch: usize, partials: Places);
-
-    /// Merges and finishes the partial results of a panel's columns.
-    ///
-    /// # Safety
-    ///
-    /// Each column has a partial result of each chunk, and a place for its result.
-    unsafe fn finish(&self, panel: Panel, partials: Places);
+/// # Safety
+///
+/// As for [`Source::gathered`]; the place may be written.
+unsafe fn gathered<S: Source>(address: *const u8, items: usize, place: *mut ()) {
+    // SAFETY: as the caller vouches.
+    unsafe { place.cast::<S>().write(S::gathered(address, items)) }
 }
 
-/// Columns that an operator reduces to places.
-struct ColumnsOf<'a, O: Op<S::Item>, S: Source> {
-    op: &'a O,
-    items: S,
-    columns: Columns,
-    plan: Plan,
-    default: O::Output,
-    results: Places,
-}
-
-impl<O: Op<S::Item>, S: Source> ColumnsOf<'_, O, S> {
-    /// The operator for the column with this first item.
-    ///
-    /// # Safety
-    ///
-    /// The item exists.
-    #[inline(always)]
-    unsafe fn begin(&self, first: usize) -> O {
-        // SAFETY: as the caller vouches.
-        self.op.begin(unsafe { self.items.get(first) })
-    }
-}
-
-impl<O: Op<S::Item>, S: Source> Steps for ColumnsOf<'_, O, S> {
-    unsafe fn gather(&self, first: usize, len: usize, columns: usize, places: *mut u8, pitch: usize) {
-        // SAFETY: as the caller vouches.
-        unsafe { self.items.gather(first, self.columns.inner as usize, len, columns, places, pitch) }
-    }
-
-    unsafe fn fold(
-        &self,
-        panel: Panel,
-        range: Range<u64>,
-        places: *const u8,
-        pitch: usize,
-        partials: Places,
-    ) {
-        let folds = O::agent().folds::<S>();
-        let (len, chunks) = ((range.end - range.start) as usize, self.plan.chunks as usize);
-        panel.for_each(self.columns, |index, first| {
-            // SAFETY: as the caller vouches; the folds are for these types.
-            unsafe {
-                let (op, items) = (self.begin(first), S::gathered(places.add(index * pitch), len));
-                let (op, items) = ((&raw const op).cast(), (&raw const items).cast());
-                let partial = partials.at(index * chunks);
-                (folds.chunk)(op, items, 0..len, range.start, self.plan.row as usize, partial);
-            }
-        });
-    }
-
-    unsafe fn finish(&self, panel: Panel, partials: Places) {
-        let chunks = self.plan.chunks as usize;
-        panel.for_each(self.columns, |index, first| {
-            // SAFETY: as the caller vouches.
-            unsafe {
-                let partials = slice::from_raw_parts(partials.at(index * chunks).cast(), chunks);
-                let result = parts::finish::<O, S>(&self.begin(first), partials, self.plan.len);
-                let place = self.results.at(panel.column + index).cast::<O::Output>();
-                place.write(result.unwrap_or(self.default));
-            }
-        });
+/// # Safety
+///
+/// The pointers are to values of the operator's types, and the place may be written.
+unsafe fn finish<O: Op<I>, I: Copy + 'static>(
+    op: *const (),
+    all: *const (),
+    len: u64,
+    default: *const (),
+    place: *mut (),
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let op = &*op.cast::<O>();
+        let result = op.finish(op.end(all.cast::<O::Accumulator>().read(), len), len);
+        place.cast::<O::Output>().write(result.unwrap_or(default.cast::<O::Output>().read()));
     }
 }
 
@@ -326,17 +303,20 @@ const GATHERED: usize = 1 << 19;
 
 /// A reduction of columns; the types are left behind. A chunk of neighbouring columns is copied at a time, so
 /// that the items of a column lie side by side, and then folded as any chunk.
-struct ColumnsOnCpu<'a> {
-    plan: Plan,
+struct ColumnsOnCpu {
+    types: &'static ColumnTypes,
+    folds: Folds,
+    op: *const (),
+    items: *const (),
     columns: Columns,
-    /// The size of an item, and of an accumulator.
-    bytes: usize,
-    accumulator: usize,
-    /// As [`Source::BOUNDARY`] and [`Source::room`].
-    boundary: usize,
-    room: fn(usize) -> usize,
-    steps: &'a dyn Steps,
+    plan: Plan,
+    /// The result of columns without a value.
+    default: *const (),
+    results: Places,
 }
+
+// SAFETY: operators are sent to threads, as sources and results are.
+unsafe impl Sync for ColumnsOnCpu {}
 
 /// Neighbouring columns: some columns of one matrix, or all columns of several matrices in a row.
 #[derive(Clone, Copy)]
@@ -362,20 +342,25 @@ impl Panel {
     }
 }
 
-impl ColumnsOnCpu<'_> {
+impl ColumnsOnCpu {
     /// Reduces all columns.
     ///
     /// # Safety
     ///
-    /// All columns have their items and a place for their result.
-    unsafe fn all(&self) {
-        let Self { plan, columns: Columns { count, inner, .. }, bytes, .. } = *self;
+    /// The pointers are to values of the types, with `items` items and `results` results.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many items as the columns have, or fewer results than columns.
+    unsafe fn all(&self, items: usize, results: usize) {
+        let Self { types, plan, columns: Columns { count, inner, reduced }, .. } = *self;
+        assert!(reduced > 0 && count.checked_mul(reduced) == Some(items as u64) && count <= results as u64);
         let (len, inner) = (plan.len as usize, inner as usize);
         let matrices = count as usize / inner;
         // An odd number of cache lines (or of larger boundaries) from one column to the next: caches have few
         // places for addresses that are a power of two apart.
-        let pitch = (self.room)(plan.chunk.min(plan.len) as usize) | self.boundary;
-        let line = size_of::<Unit>().div_ceil(bytes.max(1));
+        let pitch = (types.room)(plan.chunk.min(plan.len) as usize) | types.boundary;
+        let line = size_of::<Unit>().div_ceil(types.bytes.max(1));
         let most = (GATHERED / pitch).max(line).next_multiple_of(line);
         let width = most.min(inner);
         let outer = (most.min(TASK as usize / len) / inner).clamp(1, matrices);
@@ -392,7 +377,7 @@ impl ColumnsOnCpu<'_> {
             unsafe { self.panel(panel, pitch) };
         };
         let all = matrices.div_ceil(outer) * panels;
-        if len * count as usize * bytes < PARALLEL_BYTES {
+        if len * count as usize * types.bytes < PARALLEL_BYTES {
             return (0..all).for_each(panel);
         }
         let task = (TASK as usize / (len * width * outer)).max(1);
@@ -408,23 +393,24 @@ impl ColumnsOnCpu<'_> {
     /// The columns are in bounds.
     unsafe fn panel(&self, panel: Panel, pitch: usize) {
         let Panel { width, outer, .. } = panel;
+        let Self { types, .. } = *self;
         let (chunks, inner) = (self.plan.chunks as usize, self.columns.inner as usize);
-        with_partials(width * outer * chunks, self.accumulator, |partials| {
+        with_partials(width * outer * chunks, types.accumulator, |partials| {
             let chunk = |chunk: usize| {
                 let range = self.plan.range(chunk as u32);
                 let len = (range.end - range.start) as usize;
                 // (Scratch memory begins on a cache line.)
-                with_scratch(width * outer * pitch + self.boundary - size_of::<Unit>(), |scratch| {
-                    let scratch = scratch.wrapping_add(scratch.align_offset(self.boundary));
+                with_scratch(width * outer * pitch + types.boundary - size_of::<Unit>(), |scratch| {
+                    let scratch = scratch.wrapping_add(scratch.align_offset(types.boundary));
                     for matrix in 0..outer {
                         let first =
                             panel.first + (matrix * self.plan.len as usize + range.start as usize) * inner;
                         let places = scratch.wrapping_add(matrix * width * pitch);
                         // SAFETY: as the caller vouches; the scratch memory has room for these columns.
-                        unsafe { self.steps.gather(first, len, width, places, pitch) };
+                        unsafe { (types.gather)(self.items, first, inner, len, width, places, pitch) };
                     }
                     // SAFETY: the items have been gathered, and there is a place for each partial result.
-                    unsafe { self.steps.fold(panel, range.clone(), scratch, pitch, partials.from(chunk)) };
+                    unsafe { self.fold(panel, range.clone(), scratch, pitch, partials.from(chunk)) };
                 });
             };
             if chunks > 1 {
@@ -433,7 +419,75 @@ impl ColumnsOnCpu<'_> {
                 chunk(0)
             }
             // SAFETY: all chunks have been folded; as the caller vouches.
-            unsafe { self.steps.finish(panel, partials) };
+            unsafe { self.finish(panel, partials) };
+        });
+    }
+
+    /// Calls `work` with the operator for the column with this first item.
+    ///
+    /// # Safety
+    ///
+    /// The item exists.
+    unsafe fn with_op(&self, first: usize, work: impl FnOnce(*const ())) {
+        let Some(begin) = self.types.begin else { return work(self.op) };
+        with_partials(1, self.types.op_bytes, |place| {
+            // SAFETY: as the caller vouches; the functions are for these types, and there is a place.
+            unsafe { begin(self.op, self.items, first, place.first) };
+            work(place.first);
+        });
+    }
+
+    /// Folds a range of each column of a panel. Takes the address of the copied items, the bytes from one
+    /// column to the next, and the places for the partial results, in which columns are `plan.chunks` places
+    /// apart.
+    ///
+    /// # Safety
+    ///
+    /// The items of the range have been gathered there, and there are the places.
+    unsafe fn fold(
+        &self,
+        panel: Panel,
+        range: Range<u64>,
+        places: *const u8,
+        pitch: usize,
+        partials: Places,
+    ) {
+        let (len, chunks) = ((range.end - range.start) as usize, self.plan.chunks as usize);
+        panel.for_each(self.columns, |index, first| {
+            let mut items = MaybeUninit::<Unit>::uninit();
+            let items = items.as_mut_ptr().cast();
+            // SAFETY: as the caller vouches; the functions are for these types.
+            unsafe {
+                (self.types.gathered)(places.add(index * pitch), len, items);
+                let partial = partials.at(index * chunks);
+                self.with_op(first, |op| {
+                    (self.folds.chunk)(op, items, 0..len, range.start, self.plan.row as usize, partial);
+                });
+            }
+        });
+    }
+
+    /// Merges and finishes the partial results of a panel's columns.
+    ///
+    /// # Safety
+    ///
+    /// Each column has a partial result of each chunk, and a place for its result.
+    unsafe fn finish(&self, panel: Panel, partials: Places) {
+        let Self { types, plan, default, .. } = *self;
+        let chunks = plan.chunks as usize;
+        panel.for_each(self.columns, |index, first| {
+            // SAFETY: as the caller vouches; the functions are for these types.
+            unsafe {
+                let (of_column, result) =
+                    (partials.at(index * chunks), self.results.at(panel.column + index));
+                self.with_op(first, |op| match chunks {
+                    1 => (types.finish)(op, of_column, plan.len, default, result),
+                    _ => with_partials(1, types.accumulator, |all| {
+                        (self.folds.partials)(op, of_column, chunks, all.first);
+                        (types.finish)(op, all.first, plan.len, default, result);
+                    }),
+                });
+            }
         });
     }
 }

@@ -112,17 +112,13 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
 }
 
 impl<T: Item, O: Op<T>> Reduction<'_, View<'_, T>, O> {
-    /// As [`run`](Self::run), but if the items lie on the CPU, `by` [folds](Fold) them.
+    /// As [`run`](Self::run) by one operator, but if the items lie on the CPU, `by` [folds](Fold) them.
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run), and [`Error::EmptyInput`] if `by` does not fold the items.
     #[doc(hidden)]
     pub fn run_by(self, by: &dyn Fn(&Fold<T>)) -> Result<O::Output, Error> {
-        let Cpu(items) = self.data.place()? else { return self.run() };
-        if items.is_empty() {
-            return self.run();
-        }
         let by = |prepared: cpu::Prepared| {
             // SAFETY: the items are a slice, and all are borrowed until `by` returns.
             let fold = unsafe { Fold::<T>::new(prepared) };

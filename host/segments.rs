@@ -499,8 +499,11 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         results: &mut [V],
     ) -> Result<Option<u64>, Error> {
         if let Some(columns) = self.as_columns() {
-            if !self.is_empty() {
-                items.columns(columns, default.unwrap_or(Zeroable::zeroed()), results);
+            let default = default.unwrap_or(Zeroable::zeroed());
+            if columns.reduced == 0 {
+                results.fill(items.range(0..0).unwrap_or(default));
+            } else if !self.is_empty() {
+                items.columns(columns, default, results);
             }
             return Ok(None);
         }
