@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::slice;
 
 /// Below this many bytes, one thread is faster than waking up others.
 pub const PARALLEL_BYTES: usize = 1 << 20;
@@ -24,43 +25,307 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     items: S,
     block: u32,
 ) -> Option<O::Output> {
-    // SAFETY: there is no `by`.
-    unsafe { reduce_by::<O, S, P>(op, items, block, None) }
+    Many::new::<O, S, P>(op, &items, block).range(0..items.len())
 }
 
-/// Reduces items, at least one: folds them by `by` if it is given. It returns the number of items in the
-/// accumulator, or `None` if there is no accumulator; then there is no result.
-///
+/// What the CPU needs to know of the types of an operator and its items: sizes, and functions of untyped pointers.
+pub struct Types {
+    /// The sizes of an item, of an accumulator and of an operator.
+    bytes: usize,
+    accumulator: usize,
+    op_bytes: usize,
+    /// The items that a thread of a GPU folds side by side.
+    width: usize,
+    is_exact: bool,
+    /// As [`Source::BOUNDARY`] and [`Source::room`].
+    boundary: usize,
+    room: fn(usize) -> usize,
+    /// [`Op::begin`] with the item at an index: `(op, items, index, place)`. None if operators have no fields.
+    begin: Option<unsafe fn(*const (), *const (), usize, *mut ())>,
+    /// [`Op::identity`]: `(op, place)`.
+    identity: unsafe fn(*const (), *mut ()),
+    /// [`Op::finish`], after [`Op::end`] if the operator has begun: `(op, has_begun, accumulator, len, place)`.
+    /// Returns whether there is a result.
+    finish: unsafe fn(*const (), bool, *const (), u64, *mut ()) -> bool,
+    /// [`Source::gather`]: `(items, at, stride, rows, columns, to, pitch)`.
+    gather: unsafe fn(*const (), usize, usize, usize, usize, *mut u8, usize),
+    /// [`Source::gathered`]: `(address, items, place)`.
+    gathered: unsafe fn(*const u8, usize, *mut ()),
+}
+
+impl Types {
+    const fn of<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>() -> &'static Self {
+        const {
+            assert_alignment::<O>();
+            assert_alignment::<O::Accumulator>();
+            assert_alignment::<S>();
+            assert!(size_of::<S>() <= size_of::<Unit>(), "a source has up to 64 bytes");
+            &Self {
+                bytes: size_of::<S::Item>(),
+                accumulator: size_of::<O::Accumulator>(),
+                op_bytes: size_of::<O>(),
+                width: width::<O, S::Item>(P::BYTES),
+                is_exact: O::EXACT,
+                boundary: S::BOUNDARY,
+                room: S::room,
+                begin: if size_of::<O>() > 0 { Some(begin::<O, S>) } else { None },
+                identity: identity::<O, S::Item>,
+                finish: finish::<O, S::Item>,
+                gather: gather::<S>,
+                gathered: gathered::<S>,
+            }
+        }
+    }
+}
+
 /// # Safety
 ///
-/// If `by` returns a number, it has written the accumulator to its place.
-pub unsafe fn reduce_by<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
-    op: &O,
-    items: S,
+/// The pointers are to values of these types, the item exists, and the place may be written.
+unsafe fn begin<O: Op<S::Item>, S: Source>(op: *const (), items: *const (), index: usize, place: *mut ()) {
+    // SAFETY: as the caller vouches.
+    unsafe { place.cast::<O>().write((*op.cast::<O>()).begin((*items.cast::<S>()).get(index))) }
+}
+
+/// # Safety
+///
+/// The pointer is to an operator of this type, and the place may be written.
+unsafe fn identity<O: Op<I>, I: Copy + 'static>(op: *const (), place: *mut ()) {
+    // SAFETY: as the caller vouches.
+    unsafe { place.cast::<O::Accumulator>().write((*op.cast::<O>()).identity()) }
+}
+
+/// # Safety
+///
+/// The pointers are to values of the operator's types, and the place may be written.
+unsafe fn finish<O: Op<I>, I: Copy + 'static>(
+    op: *const (),
+    has_begun: bool,
+    all: *const (),
+    len: u64,
+    place: *mut (),
+) -> bool {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (op, all) = (&*op.cast::<O>(), all.cast::<O::Accumulator>().read());
+        let all = if has_begun { op.end(all, len) } else { all };
+        op.finish(all, len).map(|result| place.cast::<O::Output>().write(result)).is_some()
+    }
+}
+
+/// # Safety
+///
+/// The pointer is to a source, and as for [`Source::gather`].
+unsafe fn gather<S: Source>(
+    items: *const (),
+    at: usize,
+    stride: usize,
+    rows: usize,
+    columns: usize,
+    to: *mut u8,
+    pitch: usize,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe { (*items.cast::<S>()).gather(at, stride, rows, columns, to, pitch) }
+}
+
+/// # Safety
+///
+/// As for [`Source::gathered`]; the place may be written.
+unsafe fn gathered<S: Source>(address: *const u8, items: usize, place: *mut ()) {
+    // SAFETY: as the caller vouches.
+    unsafe { place.cast::<S>().write(S::gathered(address, items)) }
+}
+
+/// An operator over items on the CPU, by which many parts are reduced; all types but that of the results are left
+/// behind.
+#[derive(Clone, Copy)]
+pub struct Many<'a, V> {
+    of: Operator<'a>,
+    items: *const (),
+    len: usize,
+    results: PhantomData<fn() -> V>,
+}
+
+// SAFETY: operators are sent to threads, as sources are.
+unsafe impl<V> Sync for Many<'_, V> {}
+
+/// An operator that reduces on the CPU, and BLOCK, without its type.
+#[derive(Clone, Copy)]
+pub struct Operator<'a> {
+    types: &'static Types,
+    folds: Folds,
+    op: *const (),
     block: u32,
-    by: Option<&dyn Fn(Prepared) -> Option<u64>>,
-) -> Option<O::Output> {
-    const { assert_alignment::<O::Accumulator>() };
-    let len = items.len();
-    // SAFETY: there is an item.
-    let op = &op.begin(unsafe { items.get(0) });
-    let mut all = MaybeUninit::<O::Accumulator>::uninit();
-    let fold = Prepared {
-        erased: Erased::of(op, &items, 0),
-        op_bytes: size_of::<O>(),
-        plan: Plan::new(len as u64, const { width::<O, S::Item>(P::BYTES) }, block),
-        width: const { width::<O, S::Item>(P::BYTES) },
-        parallel: len.saturating_mul(size_of::<S::Item>()) >= PARALLEL_BYTES,
-        place: all.as_mut_ptr().cast(),
-    };
-    let len = match by {
-        // SAFETY: the folds are for these types.
-        None => unsafe { fold.run() },
-        Some(by) => by(fold)?,
-    };
-    // SAFETY: the fold has run, or as the caller vouches.
-    let all = unsafe { all.assume_init() };
-    op.finish(op.end(all, len), len)
+    lifetime: PhantomData<&'a ()>,
+}
+
+impl<'a> Operator<'a> {
+    /// An operator over items in a source `S`. A GPU would read them through `P`.
+    pub fn new<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(op: &'a O, block: u32) -> Self {
+        let (types, folds) = (Types::of::<O, S, P>(), O::agent().folds::<S>());
+        Self { types, folds, op: (&raw const *op).cast(), block, lifetime: PhantomData }
+    }
+
+    /// These items.
+    ///
+    /// # Safety
+    ///
+    /// The operator is one over sources of this type, and has results of type `V`.
+    pub unsafe fn over<V, S: Source>(self, items: &'a S) -> Many<'a, V> {
+        Many { of: self, items: (&raw const *items).cast(), len: items.len(), results: PhantomData }
+    }
+
+    /// Writes the result of `len` items, folded to bytes that `fold` fills, which hold the identity before. Returns
+    /// whether there is a result.
+    ///
+    /// # Safety
+    ///
+    /// `fold` leaves the accumulator of an operator that has not begun, or that has been ended; there is a place for
+    /// the result.
+    pub unsafe fn finished<E>(
+        self,
+        len: u64,
+        fold: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        place: *mut (),
+    ) -> Result<bool, E> {
+        let Self { types, op, .. } = self;
+        let mut result = Ok(false);
+        with_partials(1, types.accumulator, |all| {
+            // SAFETY: there is a place for an accumulator, which is plain.
+            result = unsafe {
+                (types.identity)(op, all.first);
+                fold(slice::from_raw_parts_mut(all.first.cast(), types.accumulator))
+                    .map(|()| (types.finish)(op, false, all.first, len, place))
+            };
+        });
+        result
+    }
+}
+
+impl<'a, V> Many<'a, V> {
+    /// The items of a source by an operator. A GPU would read them through `P`.
+    pub fn new<O: Op<S::Item, Output = V>, S: Source, P: Input<Item = S::Item>>(
+        op: &'a O,
+        items: &'a S,
+        block: u32,
+    ) -> Self {
+        // SAFETY: these types.
+        unsafe { Operator::new::<O, S, P>(op, block).over(items) }
+    }
+
+    /// Reduces a range of the items, which may be empty.
+    pub fn range(&self, range: Range<usize>) -> Option<V> {
+        let mut result = MaybeUninit::<V>::uninit();
+        // SAFETY: there is a place for the result, and it is written if there is one.
+        unsafe { self.range_to(range, None, result.as_mut_ptr().cast()).then(|| result.assume_init()) }
+    }
+
+    /// Reduces all items: folds them by `by`. It returns the number of items in the accumulator, or `None` if there
+    /// is no accumulator; then there is no result.
+    ///
+    /// # Safety
+    ///
+    /// If `by` returns a number, it has written the accumulator to its place. There is a place for the result, which
+    /// is written if the call returns true.
+    pub unsafe fn all_to(&self, by: &dyn Fn(Prepared) -> Option<u64>, place: *mut ()) -> bool {
+        // SAFETY: as the caller vouches.
+        unsafe { self.range_to(0..self.len, Some(by), place) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`all_to`](Self::all_to).
+    unsafe fn range_to(
+        &self,
+        range: Range<usize>,
+        by: Option<&dyn Fn(Prepared) -> Option<u64>>,
+        place: *mut (),
+    ) -> bool {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: the range lies within the items; as the caller vouches.
+        unsafe { self.of.reduce(self.items, range, by, place) }
+    }
+}
+
+impl Operator<'_> {
+    /// Reduces a range of the items, as [`Many::all_to`].
+    ///
+    /// # Safety
+    ///
+    /// The items are of the operator's types, and have the range; as for [`Many::all_to`].
+    unsafe fn reduce(
+        self,
+        items: *const (),
+        range: Range<usize>,
+        by: Option<&dyn Fn(Prepared) -> Option<u64>>,
+        place: *mut (),
+    ) -> bool {
+        let Self { types, folds, block, .. } = self;
+        let len = range.len();
+        let reduce = |op: *const ()| {
+            let mut result = false;
+            with_partials(1, types.accumulator, |all| {
+                if len == 0 {
+                    // SAFETY: the functions are for these types, and there is a place.
+                    result = unsafe {
+                        (types.identity)(op, all.first);
+                        (types.finish)(op, false, all.first, 0, place)
+                    };
+                    return;
+                }
+                let fold = Prepared {
+                    erased: Erased {
+                        folds,
+                        op,
+                        items,
+                        first: (range.start as u64).wrapping_neg(),
+                        exact: types.is_exact,
+                        accumulator: types.accumulator,
+                    },
+                    op_bytes: types.op_bytes,
+                    plan: Plan::new(len as u64, types.width, block),
+                    width: types.width,
+                    parallel: len.saturating_mul(types.bytes) >= PARALLEL_BYTES,
+                    place: all.first,
+                };
+                let len = match by {
+                    // SAFETY: the folds are for these types.
+                    None => Some(unsafe { fold.run() }),
+                    Some(by) => by(fold),
+                };
+                // SAFETY: the fold has run, or as the caller vouches.
+                result = len.is_some_and(|len| unsafe { (types.finish)(op, true, all.first, len, place) });
+            });
+            result
+        };
+        match len {
+            0 => reduce(self.op),
+            // SAFETY: the item exists.
+            _ => unsafe { self.with_begun(items, range.start, reduce) },
+        }
+    }
+
+    /// Calls `work` with the operator for items of which this is the first.
+    ///
+    /// # Safety
+    ///
+    /// The items are of the operator's types, and the item exists.
+    #[inline(always)]
+    unsafe fn with_begun<R>(self, items: *const (), first: usize, work: impl FnOnce(*const ()) -> R) -> R {
+        let Some(begin) = self.types.begin else { return work(self.op) };
+        let mut few = [const { MaybeUninit::<Unit>::uninit() }; 4];
+        let mut many = Vec::new();
+        let units = self.types.op_bytes.div_ceil(size_of::<Unit>());
+        let place = if units <= few.len() {
+            few.as_mut_ptr()
+        } else {
+            many.reserve_exact(units);
+            many.as_mut_ptr()
+        };
+        // SAFETY: as the caller vouches; there is a place for an operator.
+        unsafe { begin(self.op, items, first, place.cast()) };
+        work(place.cast_const().cast())
+    }
 }
 
 /// Folds consecutive chunks, by an operator that has begun. `items` are those of the chunks, and no others.
@@ -95,56 +360,6 @@ pub fn merge<O: Op<S::Item>, S: Source>(op: &O, partials: &[O::Accumulator]) -> 
     }
 }
 
-/// Items on the CPU with an operator, by which many parts are reduced; the types are left behind.
-pub trait Many<V>: Sync {
-    /// Reduces a range of the items, which may be empty.
-    fn range(&self, range: Range<usize>) -> Option<V>;
-
-    /// Reduces each column, to a place for each. Columns have items; those without a value get the default.
-    fn columns(&self, columns: Columns, default: V, results: &mut [V]);
-}
-
-/// Items and an operator; a GPU would read the items through `P`.
-pub struct OfTypes<'a, O, S, P> {
-    op: &'a O,
-    items: S,
-    block: u32,
-    input: PhantomData<fn() -> P>,
-}
-
-impl<'a, O, S, P> OfTypes<'a, O, S, P> {
-    pub fn new(op: &'a O, items: S, block: u32) -> Self {
-        Self { op, items, block, input: PhantomData }
-    }
-}
-
-impl<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>> Many<O::Output> for OfTypes<'_, O, S, P> {
-    fn range(&self, range: Range<usize>) -> Option<O::Output> {
-        let Self { op, items, block, .. } = *self;
-        assert!(range.start <= range.end && range.end <= items.len());
-        if range.is_empty() {
-            return op.finish(op.identity(), 0);
-        }
-        // SAFETY: it lies within the items.
-        reduce::<O, S, P>(op, unsafe { items.part(range) }, block)
-    }
-
-    fn columns(&self, columns: Columns, default: O::Output, results: &mut [O::Output]) {
-        let work = ColumnsOnCpu {
-            types: ColumnTypes::of::<O, S, P>(),
-            folds: O::agent().folds::<S>(),
-            op: (&raw const *self.op).cast(),
-            items: (&raw const self.items).cast(),
-            columns,
-            plan: Plan::new(columns.reduced, const { width::<O, S::Item>(P::BYTES) }, self.block),
-            default: (&raw const default).cast(),
-            results: Places { first: results.as_mut_ptr().cast(), bytes: size_of::<O::Output>() },
-        };
-        // SAFETY: the types are these, and there are as many items and places.
-        unsafe { work.all(self.items.len(), results.len()) }
-    }
-}
-
 /// The work of a task, in items.
 const TASK: u64 = 1 << 16;
 
@@ -156,7 +371,7 @@ const SEGMENT: u64 = 32;
 /// If there is no default, the result of a segment with items is zero, and the first segment without items is
 /// returned. Tasks get about the same work, and several threads reduce a long segment.
 pub fn reduce_segments<V: Item>(
-    items: &dyn Many<V>,
+    items: &Many<V>,
     len: usize,
     start: &(dyn Fn(u64) -> u64 + Sync),
     default: Option<V>,
@@ -207,94 +422,26 @@ pub fn reduce_segments<V: Item>(
     found.into_iter().flatten().min()
 }
 
-/// What a reduction of columns needs to know of its types: sizes, and functions of untyped pointers.
-struct ColumnTypes {
-    /// The sizes of an item, of an accumulator and of an operator.
-    bytes: usize,
-    accumulator: usize,
-    op_bytes: usize,
-    /// As [`Source::BOUNDARY`] and [`Source::room`].
-    boundary: usize,
-    room: fn(usize) -> usize,
-    /// [`Op::begin`] with the item at an index: `(op, items, index, place)`. None if operators have no fields.
-    begin: Option<unsafe fn(*const (), *const (), usize, *mut ())>,
-    /// [`Source::gather`]: `(items, at, stride, rows, columns, to, pitch)`.
-    gather: unsafe fn(*const (), usize, usize, usize, usize, *mut u8, usize),
-    /// [`Source::gathered`]: `(address, items, place)`.
-    gathered: unsafe fn(*const u8, usize, *mut ()),
-    /// The result of `len` items, or the default: `(op, accumulator, len, default, place)`.
-    finish: unsafe fn(*const (), *const (), u64, *const (), *mut ()),
-}
-
-impl ColumnTypes {
-    const fn of<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>() -> &'static Self {
-        const {
-            assert_alignment::<O>();
-            assert_alignment::<O::Accumulator>();
-            assert_alignment::<S>();
-            assert!(size_of::<S>() <= size_of::<Unit>(), "a source of columns has up to 64 bytes");
-            &Self {
-                bytes: size_of::<S::Item>(),
-                accumulator: size_of::<O::Accumulator>(),
-                op_bytes: size_of::<O>(),
-                boundary: S::BOUNDARY,
-                room: S::room,
-                begin: if size_of::<O>() > 0 { Some(begin::<O, S>) } else { None },
-                gather: gather::<S>,
-                gathered: gathered::<S>,
-                finish: finish::<O, S::Item>,
-            }
-        }
-    }
-}
-
-/// # Safety
-///
-/// The pointers are to values of these types, the item exists, and the place may be written.
-unsafe fn begin<O: Op<S::Item>, S: Source>(op: *const (), items: *const (), index: usize, place: *mut ()) {
-    // SAFETY: as the caller vouches.
-    unsafe { place.cast::<O>().write((*op.cast::<O>()).begin((*items.cast::<S>()).get(index))) }
-}
-
-/// # Safety
-///
-/// The pointer is to a source, and as for [`Source::gather`].
-unsafe fn gather<S: Source>(
-    items: *const (),
-    at: usize,
-    stride: usize,
-    rows: usize,
-    columns: usize,
-    to: *mut u8,
-    pitch: usize,
-) {
-    // SAFETY: as the caller vouches.
-    unsafe { (*items.cast::<S>()).gather(at, stride, rows, columns, to, pitch) }
-}
-
-/// # Safety
-///
-/// As for [`Source::gathered`]; the place may be written.
-unsafe fn gathered<S: Source>(address: *const u8, items: usize, place: *mut ()) {
-    // SAFETY: as the caller vouches.
-    unsafe { place.cast::<S>().write(S::gathered(address, items)) }
-}
-
-/// # Safety
-///
-/// The pointers are to values of the operator's types, and the place may be written.
-unsafe fn finish<O: Op<I>, I: Copy + 'static>(
-    op: *const (),
-    all: *const (),
-    len: u64,
-    default: *const (),
-    place: *mut (),
-) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let op = &*op.cast::<O>();
-        let result = op.finish(op.end(all.cast::<O::Accumulator>().read(), len), len);
-        place.cast::<O::Output>().write(result.unwrap_or(default.cast::<O::Output>().read()));
+impl<V> Many<'_, V> {
+    /// Reduces each column, to a place for each. Columns have items; those without a value get the default.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many items as the columns have, or fewer results than columns.
+    pub fn columns(&self, columns: Columns, default: V, results: &mut [V]) {
+        let Columns { count, reduced, .. } = columns;
+        let has_all = reduced > 0 && count.checked_mul(reduced) == Some(self.len as u64);
+        assert!(has_all && count <= results.len() as u64);
+        let work = ColumnsOnCpu {
+            of: self.of,
+            items: self.items,
+            columns,
+            plan: Plan::new(reduced, self.of.types.width, self.of.block),
+            default: (&raw const default).cast(),
+            results: Places { first: results.as_mut_ptr().cast(), bytes: size_of::<V>() },
+        };
+        // SAFETY: all columns have their items and a place.
+        unsafe { work.all() }
     }
 }
 
@@ -303,10 +450,8 @@ const GATHERED: usize = 1 << 19;
 
 /// A reduction of columns; the types are left behind. A chunk of neighbouring columns is copied at a time, so
 /// that the items of a column lie side by side, and then folded as any chunk.
-struct ColumnsOnCpu {
-    types: &'static ColumnTypes,
-    folds: Folds,
-    op: *const (),
+struct ColumnsOnCpu<'a> {
+    of: Operator<'a>,
     items: *const (),
     columns: Columns,
     plan: Plan,
@@ -316,7 +461,7 @@ struct ColumnsOnCpu {
 }
 
 // SAFETY: operators are sent to threads, as sources and results are.
-unsafe impl Sync for ColumnsOnCpu {}
+unsafe impl Sync for ColumnsOnCpu<'_> {}
 
 /// Neighbouring columns: some columns of one matrix, or all columns of several matrices in a row.
 #[derive(Clone, Copy)]
@@ -342,19 +487,14 @@ impl Panel {
     }
 }
 
-impl ColumnsOnCpu {
+impl ColumnsOnCpu<'_> {
     /// Reduces all columns.
     ///
     /// # Safety
     ///
-    /// The pointers are to values of the types, with `items` items and `results` results.
-    ///
-    /// # Panics
-    ///
-    /// If there are not as many items as the columns have, or fewer results than columns.
-    unsafe fn all(&self, items: usize, results: usize) {
-        let Self { types, plan, columns: Columns { count, inner, reduced }, .. } = *self;
-        assert!(reduced > 0 && count.checked_mul(reduced) == Some(items as u64) && count <= results as u64);
+    /// All columns have their items and a place for their result.
+    unsafe fn all(&self) {
+        let Self { of: Operator { types, .. }, plan, columns: Columns { count, inner, .. }, .. } = *self;
         let (len, inner) = (plan.len as usize, inner as usize);
         let matrices = count as usize / inner;
         // An odd number of cache lines (or of larger boundaries) from one column to the next: caches have few
@@ -393,7 +533,7 @@ impl ColumnsOnCpu {
     /// The columns are in bounds.
     unsafe fn panel(&self, panel: Panel, pitch: usize) {
         let Panel { width, outer, .. } = panel;
-        let Self { types, .. } = *self;
+        let types = self.of.types;
         let (chunks, inner) = (self.plan.chunks as usize, self.columns.inner as usize);
         with_partials(width * outer * chunks, types.accumulator, |partials| {
             let chunk = |chunk: usize| {
@@ -423,20 +563,6 @@ impl ColumnsOnCpu {
         });
     }
 
-    /// Calls `work` with the operator for the column with this first item.
-    ///
-    /// # Safety
-    ///
-    /// The item exists.
-    unsafe fn with_op(&self, first: usize, work: impl FnOnce(*const ())) {
-        let Some(begin) = self.types.begin else { return work(self.op) };
-        with_partials(1, self.types.op_bytes, |place| {
-            // SAFETY: as the caller vouches; the functions are for these types, and there is a place.
-            unsafe { begin(self.op, self.items, first, place.first) };
-            work(place.first);
-        });
-    }
-
     /// Folds a range of each column of a panel. Takes the address of the copied items, the bytes from one
     /// column to the next, and the places for the partial results, in which columns are `plan.chunks` places
     /// apart.
@@ -458,10 +584,10 @@ impl ColumnsOnCpu {
             let items = items.as_mut_ptr().cast();
             // SAFETY: as the caller vouches; the functions are for these types.
             unsafe {
-                (self.types.gathered)(places.add(index * pitch), len, items);
+                (self.of.types.gathered)(places.add(index * pitch), len, items);
                 let partial = partials.at(index * chunks);
-                self.with_op(first, |op| {
-                    (self.folds.chunk)(op, items, 0..len, range.start, self.plan.row as usize, partial);
+                self.of.with_begun(self.items, first, |op| {
+                    (self.of.folds.chunk)(op, items, 0..len, range.start, self.plan.row as usize, partial);
                 });
             }
         });
@@ -473,18 +599,23 @@ impl ColumnsOnCpu {
     ///
     /// Each column has a partial result of each chunk, and a place for its result.
     unsafe fn finish(&self, panel: Panel, partials: Places) {
-        let Self { types, plan, default, .. } = *self;
+        let Self { of: Operator { types, folds, .. }, plan, default, .. } = *self;
         let chunks = plan.chunks as usize;
         panel.for_each(self.columns, |index, first| {
+            let (of_column, result) = (index * chunks, panel.column + index);
             // SAFETY: as the caller vouches; the functions are for these types.
             unsafe {
-                let (of_column, result) =
-                    (partials.at(index * chunks), self.results.at(panel.column + index));
-                self.with_op(first, |op| match chunks {
-                    1 => (types.finish)(op, of_column, plan.len, default, result),
+                let (of_column, result) = (partials.at(of_column), self.results.at(result));
+                let finish = |op, all: *mut ()| {
+                    if !(types.finish)(op, true, all, plan.len, result) {
+                        result.cast::<u8>().copy_from_nonoverlapping(default.cast(), self.results.bytes);
+                    }
+                };
+                self.of.with_begun(self.items, first, |op| match chunks {
+                    1 => finish(op, of_column),
                     _ => with_partials(1, types.accumulator, |all| {
-                        (self.folds.partials)(op, of_column, chunks, all.first);
-                        (types.finish)(op, all.first, plan.len, default, result);
+                        (folds.partials)(op, of_column, chunks, all.first);
+                        finish(op, all.first);
                     }),
                 });
             }
@@ -620,7 +751,8 @@ pub struct Erased {
     pub folds: Folds,
     pub op: *const (),
     pub items: *const (),
-    /// The index of the first item in the whole array.
+    /// The index of the first item in the whole array; of the source, if the whole array is a later part of it, less than
+    /// zero, modulo 2^64.
     pub first: u64,
     pub exact: bool,
     /// The size of an accumulator.
@@ -687,7 +819,7 @@ impl Erased {
     ///
     /// As for [`all`](Self::all); the range lies within the items.
     pub unsafe fn chunk(&self, range: Range<u64>, row: u64, place: *mut ()) {
-        let (first, place_of) = (range.start, |index| (index - self.first) as usize);
+        let (first, place_of) = (range.start, |index: u64| index.wrapping_sub(self.first) as usize);
         let range = place_of(range.start)..place_of(range.end);
         // SAFETY: as the caller vouches.
         unsafe { (self.folds.chunk)(self.op, self.items, range, first, row as usize, place) };

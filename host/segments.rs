@@ -3,10 +3,10 @@
 
 mod sharded;
 
-use crate::cpu::{Many, OfTypes};
+use crate::cpu::{Many, Operator};
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::operators::{One, Parts};
-use crate::place::Place::{self, Cpu, Gpu};
+use crate::place::Place::{Cpu, Gpu};
 use crate::request::{Operation, Shape, Types};
 use crate::sharded::Located;
 use crate::{
@@ -427,25 +427,29 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         unsafe { self.enqueue(O::default(), Zeroable::zeroed(), BLOCK, stream, results.into()) }
     }
 
-    /// Reduces data on a GPU. CPU data is returned unreduced. The same code for all operators with results of
-    /// one type.
+    /// Reduces data where they lie. The same code for all operators with results of one type.
     ///
     /// # Safety
     ///
-    /// The operation's types are those of its operator and the data.
+    /// Both are the operator for the data, on a GPU and on the CPU, and its results are of type `V`.
     #[inline(never)]
-    unsafe fn run_on_gpu<V: Item>(
+    unsafe fn run_erased<V: Item>(
         &self,
         operation: Operation,
+        on_host: Operator,
         if_empty: IfEmpty<V>,
-    ) -> Result<Place<D::Slices, Buffer<V>>, Error> {
+    ) -> Result<Buffer<V>, Error> {
         let (gpu, items) = match self.data.place()? {
-            Cpu(items) => return Ok(Cpu(items)),
+            Cpu(items) => {
+                // SAFETY: as the caller vouches.
+                let items = unsafe { on_host.over(&items) };
+                return self.run_on_host(&items, if_empty);
+            }
             Gpu(place) => place,
         };
         let (this, mut results) = self.allocate(&Device(Gpu(gpu)), if_empty)?;
         if this.is_empty() {
-            return Ok(Gpu(results));
+            return Ok(results);
         }
         let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
         let mut copies = Copies::default();
@@ -454,12 +458,11 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         // SAFETY: as the caller vouches; the items and the offsets stay, and there is a place for each
         // result.
         let wrong = unsafe { gpu.run(&operation.request(&items, shape, places), &mut [])? };
-        this.bounds.error(wrong, len, if_empty).map_or(Ok(Gpu(results)), Err)
+        this.bounds.error(wrong, len, if_empty).map_or(Ok(results), Err)
     }
 
-    /// Reduces items on the CPU. The same code for all operators with results of one type.
-    #[inline(never)]
-    fn run_on_host<V: Item>(&self, items: &dyn Many<V>, if_empty: IfEmpty<V>) -> Result<Buffer<V>, Error> {
+    /// Reduces items on the CPU.
+    fn run_on_host<V: Item>(&self, items: &Many<V>, if_empty: IfEmpty<V>) -> Result<Buffer<V>, Error> {
         let (this, mut results) = self.allocate(&Device::cpu(), if_empty)?;
         let Cpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
         match this.reduce_on_host(items, if_empty.default, places)? {
@@ -494,7 +497,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     /// Reduces items on the CPU to a place for each result. Returns the first segment that has no value.
     fn reduce_on_host<V: Item>(
         &self,
-        items: &dyn Many<V>,
+        items: &Many<V>,
         default: Option<V>,
         results: &mut [V],
     ) -> Result<Option<u64>, Error> {
@@ -539,7 +542,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         match (self.data.place()?, results.into_places(), queue) {
             (Cpu(items), Cpu(results), None) => {
                 let this = self.counted()?;
-                let items = OfTypes::<_, _, D::Pointers>::new(&op, items, block);
+                let items = Many::new::<O, D::Slices, D::Pointers>(&op, &items, block);
                 this.reduce_on_host(&items, Some(default), &mut results[..this.len()]).map(drop)
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
@@ -583,9 +586,8 @@ impl<'a, D: Data<'a>> Parts<'a, D::Item> for Segments<'a, D> {
         let value = default.unwrap_or(Zeroable::zeroed());
         let operation = Operation::each::<O, D::Pointers>(&op, (&value, default.is_some()), block);
         // SAFETY: the types are these.
-        match unsafe { self.run_on_gpu(operation, if_empty)? } {
-            Gpu(results) => Ok(results),
-            Cpu(items) => self.run_on_host(&OfTypes::<_, _, D::Pointers>::new(&op, items, block), if_empty),
+        unsafe {
+            self.run_erased(operation, Operator::new::<O, D::Slices, D::Pointers>(&op, block), if_empty)
         }
     }
 
