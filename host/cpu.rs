@@ -301,31 +301,37 @@ impl Operator<'_> {
         match len {
             0 => reduce(self.op),
             // SAFETY: the item exists.
-            _ => unsafe { self.with_begun(items, range.start, reduce) },
+            _ => unsafe { with_begun(types, self.op, items, range.start, reduce) },
         }
     }
+}
 
-    /// Calls `work` with the operator for items of which this is the first.
-    ///
-    /// # Safety
-    ///
-    /// The items are of the operator's types, and the item exists.
-    #[inline(always)]
-    unsafe fn with_begun<R>(self, items: *const (), first: usize, work: impl FnOnce(*const ()) -> R) -> R {
-        let Some(begin) = self.types.begin else { return work(self.op) };
-        let mut few = [const { MaybeUninit::<Unit>::uninit() }; 4];
-        let mut many = Vec::new();
-        let units = self.types.op_bytes.div_ceil(size_of::<Unit>());
-        let place = if units <= few.len() {
-            few.as_mut_ptr()
-        } else {
-            many.reserve_exact(units);
-            many.as_mut_ptr()
-        };
-        // SAFETY: as the caller vouches; there is a place for an operator.
-        unsafe { begin(self.op, items, first, place.cast()) };
-        work(place.cast_const().cast())
-    }
+/// Calls `work` with the operator for items of which this is the first.
+///
+/// # Safety
+///
+/// The operator and the items are of these types, and the item exists.
+#[inline(always)]
+unsafe fn with_begun<R>(
+    types: &Types,
+    op: *const (),
+    items: *const (),
+    first: usize,
+    work: impl FnOnce(*const ()) -> R,
+) -> R {
+    let Some(begin) = types.begin else { return work(op) };
+    let mut few = [const { MaybeUninit::<Unit>::uninit() }; 4];
+    let mut many = Vec::new();
+    let units = types.op_bytes.div_ceil(size_of::<Unit>());
+    let place = if units <= few.len() {
+        few.as_mut_ptr()
+    } else {
+        many.reserve_exact(units);
+        many.as_mut_ptr()
+    };
+    // SAFETY: as the caller vouches; there is a place for an operator.
+    unsafe { begin(op, items, first, place.cast()) };
+    work(place.cast_const().cast())
 }
 
 /// Folds consecutive chunks, by an operator that has begun. `items` are those of the chunks, and no others.
@@ -423,41 +429,62 @@ pub fn reduce_segments<V: Item>(
 }
 
 impl<V> Many<'_, V> {
-    /// Reduces each column, to a place for each. Columns have items; those without a value get the default.
+    /// Reduces each column, to a place for each: by `by` if it is given. Columns have items; those without a value get
+    /// the default. Returns whether they are reduced, as `by` does.
     ///
     /// # Panics
     ///
     /// If there are not as many items as the columns have, or fewer results than columns.
-    pub fn columns(&self, columns: Columns, default: V, results: &mut [V]) {
+    pub fn columns(&self, columns: Columns, default: V, results: &mut [V], by: Option<ByColumns>) -> bool {
         let Columns { count, reduced, .. } = columns;
         let has_all = reduced > 0 && count.checked_mul(reduced) == Some(self.len as u64);
         assert!(has_all && count <= results.len() as u64);
-        let work = ColumnsOnCpu {
-            of: self.of,
+        let Operator { types, folds, op, block, .. } = self.of;
+        let erased = Erased {
+            folds,
+            op,
             items: self.items,
+            first: 0,
+            exact: types.is_exact,
+            accumulator: types.accumulator,
+        };
+        let work = ColumnsOnCpu {
+            types,
+            erased,
             columns,
-            plan: Plan::new(reduced, self.of.types.width, self.of.block),
+            plan: Plan::new(reduced, types.width, block),
             default: (&raw const default).cast(),
             results: Places { first: results.as_mut_ptr().cast(), bytes: size_of::<V>() },
+            lifetime: PhantomData,
         };
-        // SAFETY: all columns have their items and a place.
-        unsafe { work.all() }
+        match by {
+            // SAFETY: all columns have their items and a place.
+            None => unsafe { reduce_columns(&[&work], &|| true) },
+            Some(by) => by(&work),
+        }
     }
 }
+
+/// What reduces columns; it returns whether it has.
+pub type ByColumns<'a> = &'a dyn Fn(&ColumnsOnCpu) -> bool;
 
 /// Bytes of columns that a thread copies at a time: they fit in a cache.
 const GATHERED: usize = 1 << 19;
 
-/// A reduction of columns; the types are left behind. A chunk of neighbouring columns is copied at a time, so
-/// that the items of a column lie side by side, and then folded as any chunk.
-struct ColumnsOnCpu<'a> {
-    of: Operator<'a>,
-    items: *const (),
+/// Bytes of columns after which the caller is asked whether to go on, if they keep all threads busy.
+const BETWEEN_QUESTIONS: usize = 1 << 25;
+
+/// A reduction of columns; the types are left behind.
+#[derive(Clone, Copy)]
+pub struct ColumnsOnCpu<'a> {
+    types: &'static Types,
+    pub erased: Erased,
     columns: Columns,
-    plan: Plan,
+    pub plan: Plan,
     /// The result of columns without a value.
     default: *const (),
     results: Places,
+    lifetime: PhantomData<&'a ()>,
 }
 
 // SAFETY: operators are sent to threads, as sources and results are.
@@ -488,88 +515,29 @@ impl Panel {
 }
 
 impl ColumnsOnCpu<'_> {
-    /// Reduces all columns.
-    ///
-    /// # Safety
-    ///
-    /// All columns have their items and a place for their result.
-    unsafe fn all(&self) {
-        let Self { of: Operator { types, .. }, plan, columns: Columns { count, inner, .. }, .. } = *self;
-        let (len, inner) = (plan.len as usize, inner as usize);
-        let matrices = count as usize / inner;
-        // An odd number of cache lines (or of larger boundaries) from one column to the next: caches have few
-        // places for addresses that are a power of two apart.
-        let pitch = (types.room)(plan.chunk.min(plan.len) as usize) | types.boundary;
-        let line = size_of::<Unit>().div_ceil(types.bytes.max(1));
-        let most = (GATHERED / pitch).max(line).next_multiple_of(line);
-        let width = most.min(inner);
-        let outer = (most.min(TASK as usize / len) / inner).clamp(1, matrices);
-        let panels = inner.div_ceil(width);
-        let panel = |index: usize| {
-            let (matrix, start) = (index / panels * outer, index % panels * width);
-            let panel = Panel {
-                column: matrix * inner + start,
-                first: matrix * len * inner + start,
-                width: width.min(inner - start),
-                outer: outer.min(matrices - matrix),
-            };
-            // SAFETY: the columns are in bounds.
-            unsafe { self.panel(panel, pitch) };
-        };
-        let all = matrices.div_ceil(outer) * panels;
-        if len * count as usize * types.bytes < PARALLEL_BYTES {
-            return (0..all).for_each(panel);
-        }
-        let task = (TASK as usize / (len * width * outer)).max(1);
-        threads::each(all.div_ceil(task), &|number| {
-            (number * task..all.min((number + 1) * task)).for_each(panel);
-        });
+    /// The size of the operator.
+    pub fn op_bytes(&self) -> usize {
+        self.types.op_bytes
     }
 
-    /// Reduces a panel's columns.
-    ///
-    /// # Safety
-    ///
-    /// The columns are in bounds.
-    unsafe fn panel(&self, panel: Panel, pitch: usize) {
-        let Panel { width, outer, .. } = panel;
-        let types = self.of.types;
-        let (chunks, inner) = (self.plan.chunks as usize, self.columns.inner as usize);
-        with_partials(width * outer * chunks, types.accumulator, |partials| {
-            let chunk = |chunk: usize| {
-                let range = self.plan.range(chunk as u32);
-                let len = (range.end - range.start) as usize;
-                // (Scratch memory begins on a cache line.)
-                with_scratch(width * outer * pitch + types.boundary - size_of::<Unit>(), |scratch| {
-                    let scratch = scratch.wrapping_add(scratch.align_offset(types.boundary));
-                    for matrix in 0..outer {
-                        let first =
-                            panel.first + (matrix * self.plan.len as usize + range.start as usize) * inner;
-                        let places = scratch.wrapping_add(matrix * width * pitch);
-                        // SAFETY: as the caller vouches; the scratch memory has room for these columns.
-                        unsafe { (types.gather)(self.items, first, inner, len, width, places, pitch) };
-                    }
-                    // SAFETY: the items have been gathered, and there is a place for each partial result.
-                    unsafe { self.fold(panel, range.clone(), scratch, pitch, partials.from(chunk)) };
-                });
-            };
-            if chunks > 1 {
-                threads::each(chunks, &chunk)
-            } else {
-                chunk(0)
-            }
-            // SAFETY: all chunks have been folded; as the caller vouches.
-            unsafe { self.finish(panel, partials) };
-        });
+    /// The items that a thread of a GPU folds side by side.
+    pub fn width(&self) -> usize {
+        self.types.width
     }
 
-    /// Folds a range of each column of a panel. Takes the address of the copied items, the bytes from one
-    /// column to the next, and the places for the partial results, in which columns are `plan.chunks` places
-    /// apart.
+    /// Bytes of the partial results of so many columns, rounded up to a whole number of [`Unit`]s.
+    fn partial_bytes(&self, columns: usize) -> usize {
+        (columns * self.plan.chunks as usize * self.erased.accumulator).next_multiple_of(size_of::<Unit>())
+    }
+
+    /// Folds the chunks that begin in a range of each column of a panel. Takes the address of the copied items, the
+    /// bytes from one column to the next, and the places for the partial results, in which columns are
+    /// `plan.chunks` places apart.
     ///
     /// # Safety
     ///
-    /// The items of the range have been gathered there, and there are the places.
+    /// The items of the range have been gathered there, and there are the places. Chunks that begin in the range end
+    /// in it.
     unsafe fn fold(
         &self,
         panel: Panel,
@@ -578,19 +546,38 @@ impl ColumnsOnCpu<'_> {
         pitch: usize,
         partials: Places,
     ) {
-        let (len, chunks) = ((range.end - range.start) as usize, self.plan.chunks as usize);
+        let (plan, folds) = (&self.plan, self.erased.folds);
+        let (len, chunks) = ((range.end - range.start) as usize, plan.chunks as usize);
+        let begin_in_range = range.start.div_ceil(plan.chunk) as u32
+            ..range.end.div_ceil(plan.chunk).min(plan.chunks.into()) as u32;
         panel.for_each(self.columns, |index, first| {
             let mut items = MaybeUninit::<Unit>::uninit();
             let items = items.as_mut_ptr().cast();
             // SAFETY: as the caller vouches; the functions are for these types.
             unsafe {
-                (self.of.types.gathered)(places.add(index * pitch), len, items);
-                let partial = partials.at(index * chunks);
-                self.of.with_begun(self.items, first, |op| {
-                    (self.of.folds.chunk)(op, items, 0..len, range.start, self.plan.row as usize, partial);
+                (self.types.gathered)(places.add(index * pitch), len, items);
+                self.with_begun(first, |op| {
+                    for chunk in begin_in_range.clone() {
+                        let of_chunk = plan.range(chunk);
+                        let gathered =
+                            (of_chunk.start - range.start) as usize..(of_chunk.end - range.start) as usize;
+                        let partial = partials.at(index * chunks + chunk as usize);
+                        (folds.chunk)(op, items, gathered, of_chunk.start, plan.row as usize, partial);
+                    }
                 });
             }
         });
+    }
+
+    /// Calls `work` with the operator for the column with this first item.
+    ///
+    /// # Safety
+    ///
+    /// The item exists.
+    #[inline(always)]
+    unsafe fn with_begun(&self, first: usize, work: impl FnOnce(*const ())) {
+        // SAFETY: as the caller vouches.
+        unsafe { with_begun(self.types, self.erased.op, self.erased.items, first, work) }
     }
 
     /// Merges and finishes the partial results of a panel's columns.
@@ -599,7 +586,7 @@ impl ColumnsOnCpu<'_> {
     ///
     /// Each column has a partial result of each chunk, and a place for its result.
     unsafe fn finish(&self, panel: Panel, partials: Places) {
-        let Self { of: Operator { types, folds, .. }, plan, default, .. } = *self;
+        let Self { types, erased: Erased { folds, .. }, plan, default, .. } = *self;
         let chunks = plan.chunks as usize;
         panel.for_each(self.columns, |index, first| {
             let (of_column, result) = (index * chunks, panel.column + index);
@@ -611,7 +598,7 @@ impl ColumnsOnCpu<'_> {
                         result.cast::<u8>().copy_from_nonoverlapping(default.cast(), self.results.bytes);
                     }
                 };
-                self.of.with_begun(self.items, first, |op| match chunks {
+                self.with_begun(first, |op| match chunks {
                     1 => finish(op, of_column),
                     _ => with_partials(1, types.accumulator, |all| {
                         (folds.partials)(op, of_column, chunks, all.first);
@@ -621,6 +608,112 @@ impl ColumnsOnCpu<'_> {
             }
         });
     }
+}
+
+/// Reduces columns of the same items by each operator: a panel of neighbouring columns is copied at a time, so that the
+/// items of a column lie side by side, and then folded by each. Every 32 MiB or more, asks `go_on` whether to go on.
+/// Returns whether all is done.
+///
+/// # Safety
+///
+/// All columns have their items, the same for all operators, and a place for their result.
+pub unsafe fn reduce_columns(all: &[&ColumnsOnCpu], go_on: &dyn Fn() -> bool) -> bool {
+    let Some(&&ColumnsOnCpu { types, plan, columns: Columns { count, inner, .. }, .. }) = all.first() else {
+        return true;
+    };
+    let window = all.iter().map(|one| one.plan.chunk).max().unwrap_or(1);
+    if !all.iter().all(|one| one.plan.chunks == 1 || window.is_multiple_of(one.plan.chunk)) {
+        // SAFETY: as the caller vouches.
+        return all.iter().all(|one| unsafe { reduce_columns(&[one], go_on) });
+    }
+    let (len, inner) = (plan.len as usize, inner as usize);
+    let matrices = count as usize / inner;
+    // An odd number of cache lines (or of larger boundaries) from one column to the next: caches have few
+    // places for addresses that are a power of two apart.
+    let pitch = (types.room)(window.min(plan.len) as usize) | types.boundary;
+    let line = size_of::<Unit>().div_ceil(types.bytes.max(1));
+    let most = (GATHERED / pitch).max(line).next_multiple_of(line);
+    let width = most.min(inner);
+    let outer = (most.min(TASK as usize / len) / inner).clamp(1, matrices);
+    let panels = inner.div_ceil(width);
+    let panel = |index: usize| {
+        let (matrix, start) = (index / panels * outer, index % panels * width);
+        let panel = Panel {
+            column: matrix * inner + start,
+            first: matrix * len * inner + start,
+            width: width.min(inner - start),
+            outer: outer.min(matrices - matrix),
+        };
+        // SAFETY: the columns are in bounds.
+        unsafe { reduce_panel(all, panel, pitch, window) };
+    };
+    let count_of_panels = matrices.div_ceil(outer) * panels;
+    if len * count as usize * types.bytes < PARALLEL_BYTES {
+        (0..count_of_panels).for_each(panel);
+        return true;
+    }
+    let task = (TASK as usize / (len * width * outer)).max(1);
+    let tasks = count_of_panels.div_ceil(task);
+    let batch =
+        (BETWEEN_QUESTIONS / (task * len * width * outer * types.bytes).max(1)).max(4 * threads::count());
+    for first in (0..tasks).step_by(batch) {
+        if first > 0 && !go_on() {
+            return false;
+        }
+        threads::each(batch.min(tasks - first), &|number| {
+            let number = first + number;
+            (number * task..count_of_panels.min((number + 1) * task)).for_each(panel);
+        });
+    }
+    true
+}
+
+/// Reduces a panel's columns by each operator, from `window` items of each column at a time.
+///
+/// # Safety
+///
+/// The columns are in bounds, and the same for all operators. Chunks do not cross from one window to the next.
+unsafe fn reduce_panel(all: &[&ColumnsOnCpu], panel: Panel, pitch: usize, window: u64) {
+    let Some(&any) = all.first() else { return };
+    let ColumnsOnCpu { types, plan, columns, .. } = *any;
+    let Panel { width, outer, .. } = panel;
+    let (count, inner) = (width * outer, columns.inner as usize);
+    // The operators' partial results lie one after the other.
+    let bytes = all.iter().map(|one| one.partial_bytes(count)).sum();
+    let each = |partials: Places, work: &dyn Fn(&ColumnsOnCpu, Places)| {
+        let mut first = partials.first;
+        for one in all {
+            work(one, Places { first, bytes: one.erased.accumulator });
+            first = first.wrapping_byte_add(one.partial_bytes(count));
+        }
+    };
+    with_partials(1, bytes, |partials| {
+        let fold = |number: usize| {
+            let start = number as u64 * window;
+            let range = start..plan.len.min(start + window);
+            let len = (range.end - range.start) as usize;
+            // (Scratch memory begins on a cache line.)
+            with_scratch(count * pitch + types.boundary - size_of::<Unit>(), |scratch| {
+                let scratch = scratch.wrapping_add(scratch.align_offset(types.boundary));
+                for matrix in 0..outer {
+                    let first = panel.first + (matrix * plan.len as usize + range.start as usize) * inner;
+                    let places = scratch.wrapping_add(matrix * width * pitch);
+                    // SAFETY: as the caller vouches; the scratch memory has room for these columns.
+                    unsafe { (types.gather)(any.erased.items, first, inner, len, width, places, pitch) };
+                }
+                // SAFETY: the items have been gathered, and there is a place for each partial result.
+                each(partials, &|one, partials| unsafe {
+                    one.fold(panel, range.clone(), scratch, pitch, partials);
+                });
+            });
+        };
+        match plan.len.div_ceil(window) as usize {
+            1 => fold(0),
+            windows => threads::each(windows, &fold),
+        }
+        // SAFETY: all chunks have been folded; as the caller vouches.
+        each(partials, &|one, partials| unsafe { one.finish(panel, partials) });
+    });
 }
 
 /// Calls `work` with places for `count` partial results: on the stack if these are few.

@@ -328,7 +328,7 @@ mod tests {
         });
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
         let input: *const f32 = null();
-        let result = Target::device(null_mut());
+        let result = Target::device(null_mut::<f32>());
         let slots = null_mut();
         let arguments =
             Arguments { input, chunk: 1, before: 0, len: 1, slots, result, first: input, op: Sum };

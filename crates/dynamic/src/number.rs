@@ -66,7 +66,7 @@ impl<T: Number> Target<'_, T> {
     fn values<O: Op<T, Output: Value>>(&self, op: O, by: &dyn Fn(&Fold<T>)) -> Result<Values, Error> {
         match self {
             Target::All(data) => value(data.by(op).block::<256>().run_by(by)),
-            Target::Each(segments) => values(segments.by(op).block::<256>().run()),
+            Target::Each(segments) => values(segments.by(op).block::<256>().run_by(by)),
             Target::ByIndex(groups) => values(groups.by(op).block::<256>().run()),
         }
     }
