@@ -119,6 +119,7 @@ macro_rules! arguments {
 pub(crate) use arguments;
 
 /// The kernels that a crate has compiled. Its operators name them as [`Op::KERNELS`].
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     entries: &'static [&'static [Entry]],
@@ -164,6 +165,7 @@ impl Family {
 }
 
 /// What tells a kernel from all others.
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The types of an operator and its input, or that of a kernel.
@@ -194,6 +196,7 @@ impl Identity {
 
 /// The entry points of one kernel, or of an operator and an input, named `NAME_BLOCK`. (A table has a type for all
 /// kernels of an operator and an input: a `TypeId` is 16 bytes, which do not compress.)
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     of: TypeId,
