@@ -1,8 +1,8 @@
 //! Which kernels are compiled, and how the host finds and launches them.
 //!
-//! A kernel's [`Identity`] is its type, [`Kernel`]; those of an operator and an input are told by these types and a
-//! [`Family`]. A crate's table, [`Kernels`], says under which names the crate has compiled which kernels.
-//! [`Arguments`] lists a launch's parameters for the driver.
+//! A kernel's [`Identity`] is its type, [`Kernel`]; those of an operator and an input are told by these types
+//! and a [`Family`]. A crate's table, [`Kernels`], says under which names the crate has compiled which
+//! kernels. [`Arguments`] lists a launch's parameters for the driver.
 
 use crate::Op;
 use crate::agent::member;
@@ -194,15 +194,15 @@ impl Identity {
     }
 }
 
-/// The entry points of one kernel, or of an operator and an input, named `NAME_BLOCK`. (A table has a type for all
-/// kernels of an operator and an input: a `TypeId` is 16 bytes, which do not compress.)
+/// The entry points of one kernel, or of an operator and an input, named `NAME_BLOCK`. (A table has a type
+/// for all kernels of an operator and an input: a `TypeId` is 16 bytes, which do not compress.)
 #[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     of: TypeId,
     name: &'static str,
-    /// Whether they are of an operator, and then whether there is a [`RowKernel`](crate::reduce::RowKernel); if
-    /// not, the kernel of whole arrays takes its place.
+    /// Whether they are of an operator, and then whether there is a [`RowKernel`](crate::reduce::RowKernel);
+    /// if not, the kernel of whole arrays takes its place.
     has_row: Option<bool>,
 }
 

@@ -28,7 +28,8 @@ pub fn reduce<O: Op<S::Item>, S: Source, P: Input<Item = S::Item>>(
     Many::new::<O, S, P>(op, &items, block).range(0..items.len())
 }
 
-/// What the CPU needs to know of the types of an operator and its items: sizes, and functions of untyped pointers.
+/// What the CPU needs to know of the types of an operator and its items: sizes, and functions of untyped
+/// pointers.
 pub struct Types {
     /// The sizes of an item, of an accumulator and of an operator.
     bytes: usize,
@@ -40,12 +41,13 @@ pub struct Types {
     /// As [`Source::BOUNDARY`] and [`Source::room`].
     boundary: usize,
     room: fn(usize) -> usize,
-    /// [`Op::begin`] with the item at an index: `(op, items, index, place)`. None if operators have no fields.
+    /// [`Op::begin`] with the item at an index: `(op, items, index, place)`. None if operators have no
+    /// fields.
     begin: Option<unsafe fn(*const (), *const (), usize, *mut ())>,
     /// [`Op::identity`]: `(op, place)`.
     identity: unsafe fn(*const (), *mut ()),
-    /// [`Op::finish`], after [`Op::end`] if the operator has begun: `(op, has_begun, accumulator, len, place)`.
-    /// Returns whether there is a result.
+    /// [`Op::finish`], after [`Op::end`] if the operator has begun: `(op, has_begun, accumulator, len,
+    /// place)`. Returns whether there is a result.
     finish: unsafe fn(*const (), bool, *const (), u64, *mut ()) -> bool,
     /// [`Source::gather`]: `(items, at, stride, rows, columns, to, pitch)`.
     gather: unsafe fn(*const (), usize, usize, usize, usize, *mut u8, usize),
@@ -136,8 +138,8 @@ unsafe fn gathered<S: Source>(address: *const u8, items: usize, place: *mut ()) 
     unsafe { place.cast::<S>().write(S::gathered(address, items)) }
 }
 
-/// An operator over items on the CPU, by which many parts are reduced; all types but that of the results are left
-/// behind.
+/// An operator over items on the CPU, by which many parts are reduced; all types but that of the results are
+/// left behind.
 #[derive(Clone, Copy)]
 pub struct Many<'a, V> {
     of: Operator<'a>,
@@ -175,13 +177,13 @@ impl<'a> Operator<'a> {
         Many { of: self, items: (&raw const *items).cast(), len: items.len(), results: PhantomData }
     }
 
-    /// Writes the result of `len` items, folded to bytes that `fold` fills, which hold the identity before. Returns
-    /// whether there is a result.
+    /// Writes the result of `len` items, folded to bytes that `fold` fills, which hold the identity before.
+    /// Returns whether there is a result.
     ///
     /// # Safety
     ///
-    /// `fold` leaves the accumulator of an operator that has not begun, or that has been ended; there is a place for
-    /// the result.
+    /// `fold` leaves the accumulator of an operator that has not begun, or that has been ended; there is a
+    /// place for the result.
     pub unsafe fn finished<E>(
         self,
         len: u64,
@@ -220,13 +222,13 @@ impl<'a, V> Many<'a, V> {
         unsafe { self.range_to(range, None, result.as_mut_ptr().cast()).then(|| result.assume_init()) }
     }
 
-    /// Reduces all items: folds them by `by`. It returns the number of items in the accumulator, or `None` if there
-    /// is no accumulator; then there is no result.
+    /// Reduces all items: folds them by `by`. It returns the number of items in the accumulator, or `None` if
+    /// there is no accumulator; then there is no result.
     ///
     /// # Safety
     ///
-    /// If `by` returns a number, it has written the accumulator to its place. There is a place for the result, which
-    /// is written if the call returns true.
+    /// If `by` returns a number, it has written the accumulator to its place. There is a place for the
+    /// result, which is written if the call returns true.
     pub unsafe fn all_to(&self, by: &dyn Fn(Prepared) -> Option<u64>, place: *mut ()) -> bool {
         // SAFETY: as the caller vouches.
         unsafe { self.range_to(0..self.len, Some(by), place) }
@@ -429,8 +431,8 @@ pub fn reduce_segments<V: Item>(
 }
 
 impl<V> Many<'_, V> {
-    /// Reduces each column, to a place for each: by `by` if it is given. Columns have items; those without a value get
-    /// the default. Returns whether they are reduced, as `by` does.
+    /// Reduces each column, to a place for each: by `by` if it is given. Columns have items; those without a
+    /// value get the default. Returns whether they are reduced, as `by` does.
     ///
     /// # Panics
     ///
@@ -530,14 +532,14 @@ impl ColumnsOnCpu<'_> {
         (columns * self.plan.chunks as usize * self.erased.accumulator).next_multiple_of(size_of::<Unit>())
     }
 
-    /// Folds the chunks that begin in a range of each column of a panel. Takes the address of the copied items, the
-    /// bytes from one column to the next, and the places for the partial results, in which columns are
-    /// `plan.chunks` places apart.
+    /// Folds the chunks that begin in a range of each column of a panel. Takes the address of the copied
+    /// items, the bytes from one column to the next, and the places for the partial results, in which
+    /// columns are `plan.chunks` places apart.
     ///
     /// # Safety
     ///
-    /// The items of the range have been gathered there, and there are the places. Chunks that begin in the range end
-    /// in it.
+    /// The items of the range have been gathered there, and there are the places. Chunks that begin in the
+    /// range end in it.
     unsafe fn fold(
         &self,
         panel: Panel,
@@ -610,9 +612,9 @@ impl ColumnsOnCpu<'_> {
     }
 }
 
-/// Reduces columns of the same items by each operator: a panel of neighbouring columns is copied at a time, so that the
-/// items of a column lie side by side, and then folded by each. Every 32 MiB or more, asks `go_on` whether to go on.
-/// Returns whether all is done.
+/// Reduces columns of the same items by each operator: a panel of neighbouring columns is copied at a time,
+/// so that the items of a column lie side by side, and then folded by each. Every 32 MiB or more, asks
+/// `go_on` whether to go on. Returns whether all is done.
 ///
 /// # Safety
 ///
@@ -672,7 +674,8 @@ pub unsafe fn reduce_columns(all: &[&ColumnsOnCpu], go_on: &dyn Fn() -> bool) ->
 ///
 /// # Safety
 ///
-/// The columns are in bounds, and the same for all operators. Chunks do not cross from one window to the next.
+/// The columns are in bounds, and the same for all operators. Chunks do not cross from one window to the
+/// next.
 unsafe fn reduce_panel(all: &[&ColumnsOnCpu], panel: Panel, pitch: usize, window: u64) {
     let Some(&any) = all.first() else { return };
     let ColumnsOnCpu { types, plan, columns, .. } = *any;
@@ -844,8 +847,8 @@ pub struct Erased {
     pub folds: Folds,
     pub op: *const (),
     pub items: *const (),
-    /// The index of the first item in the whole array; of the source, if the whole array is a later part of it, less than
-    /// zero, modulo 2^64.
+    /// The index of the first item in the whole array; of the source, if the whole array is a later part of
+    /// it, less than zero, modulo 2^64.
     pub first: u64,
     pub exact: bool,
     /// The size of an accumulator.

@@ -302,7 +302,8 @@ impl<'a, O, T> ByOp<'a, O, T> {
 
 // What follows is compiled for each type of accumulators, not for each operator.
 
-/// How accumulators merge. (The compiler would copy the body of a `dyn Fn` to a function that nothing calls, for
+/// How accumulators merge. (The compiler would copy the body of a `dyn Fn` to a function that nothing calls,
+/// for
 /// `FnOnce`.)
 trait Combine<A> {
     fn combine(&self, a: A, b: A) -> A;

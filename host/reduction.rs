@@ -134,8 +134,8 @@ impl<T: Item, O: Op<T>> Reduction<'_, View<'_, T>, O> {
     }
 }
 
-/// Writes the result of a whole array, and returns whether there is one. If the items lie on the CPU, `by` folds them.
-/// The same code for all operators.
+/// Writes the result of a whole array, and returns whether there is one. If the items lie on the CPU, `by`
+/// folds them. The same code for all operators.
 ///
 /// # Safety
 ///

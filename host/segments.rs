@@ -428,7 +428,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         unsafe { self.enqueue(O::default(), Zeroable::zeroed(), BLOCK, stream, results.into()) }
     }
 
-    /// Reduces data where they lie: columns on the CPU by `by` if it is given. The same code for all operators with results of one type.
+    /// Reduces data where they lie: columns on the CPU by `by` if it is given. The same code for all
+    /// operators with results of one type.
     ///
     /// # Safety
     ///
@@ -501,8 +502,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// Reduces items on the CPU to a place for each result. Returns the first segment that has no value, or that `by`
-    /// has not reduced.
+    /// Reduces items on the CPU to a place for each result. Returns the first segment that has no value, or
+    /// that `by` has not reduced.
     fn reduce_on_host<V: Item>(
         &self,
         items: &Many<V>,

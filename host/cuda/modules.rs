@@ -29,7 +29,8 @@ const SHARED: &[&[Kernels]] = &[
 /// The most threads of a block, for which a kernel for any block is compiled.
 const MOST_THREADS: u32 = 1024;
 
-/// Compiled kernels by identity, BLOCK and threads that their registers suffice for, kept for the program's life.
+/// Compiled kernels by identity, BLOCK and threads that their registers suffice for, kept for the program's
+/// life.
 /// `None` if no table has the kernel.
 pub type Loaded = Mutex<HashMap<(Identity, u32, u32), Option<&'static Compiled>>>;
 
