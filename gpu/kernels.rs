@@ -1,7 +1,8 @@
 //! Which kernels are compiled, and how the host finds and launches them.
 //!
-//! A kernel's identity is its type, [`Kernel`]. A crate's table, [`Kernels`], says under which names the
-//! crate has compiled which kernels. [`Arguments`] lists a launch's parameters for the driver.
+//! A kernel's [`Identity`] is its type, [`Kernel`]; those of an operator and an input are told by these types
+//! and a [`Family`]. A crate's table, [`Kernels`], says under which names the crate has compiled which
+//! kernels. [`Arguments`] lists a launch's parameters for the driver.
 
 use crate::Op;
 use crate::agent::member;
@@ -9,6 +10,8 @@ use core::any::TypeId;
 use core::ffi::c_void;
 use core::marker::PhantomData;
 pub use gpu_reduce_ptx::Ptx;
+#[cfg(not(target_arch = "nvptx64"))]
+use std::{borrow::ToOwned, string::String, vec};
 
 /// A kernel as a type: its family, its operator and its input. Each BLOCK has an entry point of its own.
 pub trait Kernel: 'static {
@@ -116,23 +119,119 @@ macro_rules! arguments {
 pub(crate) use arguments;
 
 /// The kernels that a crate has compiled. Its operators name them as [`Op::KERNELS`].
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     entries: &'static [&'static [Entry]],
     ptx: &'static [&'static Ptx],
 }
 
-/// The entry points of one kernel, named `NAME_BLOCK`.
+/// The kernels of an operator and an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// [`reduce::Kernel`](crate::reduce::Kernel), of whole arrays.
+    Whole,
+    /// [`reduce::RowKernel`](crate::reduce::RowKernel).
+    Row,
+    /// [`reduce::GroupsKernel`](crate::reduce::GroupsKernel).
+    Groups,
+    /// [`segments::Kernel`](crate::segments::Kernel).
+    Segments,
+    /// [`rows::Kernel`](crate::rows::Kernel).
+    Rows,
+    /// [`chunks::Kernel`](crate::chunks::Kernel).
+    Chunks,
+    /// [`columns::Kernel`](crate::columns::Kernel).
+    Columns,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Family {
+    const ALL: [Self; 7] =
+        [Self::Whole, Self::Row, Self::Groups, Self::Segments, Self::Rows, Self::Chunks, Self::Columns];
+
+    /// What the names of its entry points have after the row's name.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Whole => "",
+            Self::Row => "_row",
+            Self::Groups => "_groups",
+            Self::Segments => "_segments",
+            Self::Rows => "_rows",
+            Self::Chunks => "_chunks",
+            Self::Columns => "_columns",
+        }
+    }
+}
+
+/// What tells a kernel from all others.
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The types of an operator and its input, or that of a kernel.
+    of: TypeId,
+    /// Which kernel of the operator.
+    family: Option<Family>,
+}
+
+impl Identity {
+    /// The kernel of this type.
+    pub const fn of_type(kernel: TypeId) -> Self {
+        Self { of: kernel, family: None }
+    }
+
+    /// A kernel of an operator and an input.
+    pub const fn of<O: 'static, P: 'static>(family: Family) -> Self {
+        Self { of: TypeId::of::<(O, P)>(), family: Some(family) }
+    }
+
+    /// Another kernel of the same operator and input. A kernel that is of no operator stays.
+    pub const fn with(self, family: Family) -> Self {
+        match self.family {
+            None => self,
+            Some(_) => Self { of: self.of, family: Some(family) },
+        }
+    }
+}
+
+/// The entry points of one kernel, or of an operator and an input, named `NAME_BLOCK`. (A table has a type
+/// for all kernels of an operator and an input: a `TypeId` is 16 bytes, which do not compress.)
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    kernel: TypeId,
+    of: TypeId,
     name: &'static str,
+    /// Whether they are of an operator, and then whether there is a [`RowKernel`](crate::reduce::RowKernel);
+    /// if not, the kernel of whole arrays takes its place.
+    has_row: Option<bool>,
 }
 
 impl Entry {
     /// Names the entry points of kernel `K`.
     pub const fn new<K: Kernel>(name: &'static str) -> Self {
-        Self { kernel: TypeId::of::<K>(), name }
+        Self { of: TypeId::of::<K>(), name, has_row: None }
+    }
+
+    /// Names the entry points of each [`Family`] for an operator and an input.
+    pub const fn of<O: 'static, P: 'static>(name: &'static str, has_row: bool) -> Self {
+        Self { of: TypeId::of::<(O, P)>(), name, has_row: Some(has_row) }
+    }
+
+    /// Returns the name of the entry points of a kernel, if it is one of these.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn name_of(&self, kernel: Identity) -> Option<String> {
+        match (kernel.family, self.has_row) {
+            _ if kernel.of != self.of => None,
+            (None, None) => Some(self.name.into()),
+            (Some(family), Some(has_row)) => Some(self.name_in(family, has_row)),
+            _ => None,
+        }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn name_in(&self, family: Family, has_row: bool) -> String {
+        let is_whole = family == Family::Row && !has_row;
+        [self.name, if is_whole { "" } else { family.suffix() }].concat()
     }
 }
 
@@ -155,15 +254,22 @@ impl Kernels {
         self.entries.is_empty()
     }
 
-    /// Returns the name and the PTX of the kernel of this type, if it was compiled.
-    pub fn find(&self, kernel: TypeId) -> Option<(&'static str, &'static Ptx)> {
-        let name = self.entries.iter().copied().flatten().find(|entry| entry.kernel == kernel)?.name;
-        Some((name, self.ptx.iter().copied().find(|ptx| ptx.has(name))?))
+    /// Returns the name and the PTX of a kernel, if it was compiled.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn find(&self, kernel: Identity) -> Option<(String, &'static Ptx)> {
+        let name = self.entries.iter().copied().flatten().find_map(|entry| entry.name_of(kernel))?;
+        let ptx = self.ptx.iter().copied().find(|ptx| ptx.has(&name))?;
+        Some((name, ptx))
     }
 
     /// Returns the names of all kernels in the table, compiled or not.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.entries.iter().copied().flatten().map(|entry| entry.name)
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let names = |entry: &Entry| match entry.has_row {
+            None => vec![entry.name.to_owned()],
+            Some(has_row) => Family::ALL.map(|family| entry.name_in(family, has_row)).to_vec(),
+        };
+        self.entries.iter().copied().flatten().flat_map(names)
     }
 }
 
@@ -326,13 +432,7 @@ macro_rules! kernels {
         pub const KERNELS: $crate::Kernels = {
             use $crate::kernels::{Entry, Ptx};
             const ENTRIES: &[Entry] = &[$(
-                $crate::reduce_kernel!(@entry reduce::Kernel $name "" $op, $($item),+),
-                $crate::reduce_kernel!(@entry reduce::RowKernel $name "_row" $op, $($item),+),
-                $crate::reduce_kernel!(@entry reduce::GroupsKernel $name "_groups" $op, $($item),+),
-                $crate::reduce_kernel!(@entry segments::Kernel $name "_segments" $op, $($item),+),
-                $crate::reduce_kernel!(@entry rows::Kernel $name "_rows" $op, $($item),+),
-                $crate::reduce_kernel!(@entry chunks::Kernel $name "_chunks" $op, $($item),+),
-                $crate::reduce_kernel!(@entry columns::Kernel $name "_columns" $op, $($item),+),
+                Entry::of::<$op, $crate::input_of!($($item),+)>(stringify!($name), true),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
             unsafe { $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs"))) }
@@ -340,17 +440,10 @@ macro_rules! kernels {
     };
 }
 
-/// The type of a kernel for an operator of one input or of two.
+/// The type of an input, of one array or of two.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! reduce_kernel {
-    (@entry $family:ident::$kernel:ident $name:ident $suffix:literal $op:ty, $($item:ty),+) => {
-        $crate::kernels::Entry::new::<$crate::reduce_kernel!($family::$kernel, $op, $($item),+)>(
-            concat!(stringify!($name), $suffix)
-        )
-    };
-    ($family:ident::$kernel:ident, $op:ty, $item:ty) => { $crate::$family::$kernel<$op, *const $item> };
-    ($family:ident::$kernel:ident, $op:ty, $first:ty, $second:ty) => {
-        $crate::$family::$kernel<$op, (*const $first, *const $second)>
-    };
+macro_rules! input_of {
+    ($item:ty) => { *const $item };
+    ($first:ty, $second:ty) => { (*const $first, *const $second) };
 }

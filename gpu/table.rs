@@ -686,36 +686,25 @@ macro_rules! entries {
         entries! { @flat $( kernels_of! { entries [$kind $op $type] $name $other $how } ),* }
     };
     (@flat $($of_type:expr),*) => {{
-        const ENTRIES: &[[Entry; 7]] = &[$($of_type),*];
-        ENTRIES.as_flattened()
+        const ENTRIES: &[Entry] = &[$($of_type),*];
+        ENTRIES
     }};
     (@exact $args:tt $name:ident $compiled:ident) => {
-        entries! { @kernels $args $name $compiled "" }
+        entries! { @of $args $name $compiled false }
     };
     (@shared_exact $args:tt $name:ident $compiled:ident) => {
-        entries! { @kernels $args $name $compiled "" }
+        entries! { @of $args $name $compiled false }
     };
     (@copy_exact $args:tt $name:ident $compiled:ident) => {
-        entries! { @kernels $args $name $compiled "" }
+        entries! { @of $args $name $compiled false }
+    };
+    (@of [$kind:ident $op:ident $type:ident] $name:ident $compiled:ident $has_row:literal) => {
+        Entry::of::<of!($kind operator $op $type), of!($kind input $type)>(
+            concat!(stringify!($name), "_", stringify!($compiled)), $has_row
+        )
     };
     (@$own:ident $args:tt $name:ident $compiled:ident) => {
-        entries! { @kernels $args $name $compiled "_row" }
-    };
-    (@kernels $args:tt $name:ident $compiled:ident $row:literal) => {
-        [
-            entries! { @entry reduce::Kernel $args $name $compiled "" },
-            entries! { @entry reduce::RowKernel $args $name $compiled $row },
-            entries! { @entry reduce::GroupsKernel $args $name $compiled "_groups" },
-            entries! { @entry segments::Kernel $args $name $compiled "_segments" },
-            entries! { @entry rows::Kernel $args $name $compiled "_rows" },
-            entries! { @entry chunks::Kernel $args $name $compiled "_chunks" },
-            entries! { @entry columns::Kernel $args $name $compiled "_columns" },
-        ]
-    };
-    (@entry $family:ident::$kernel:ident [$kind:ident $op:ident $type:ident] $name:ident $compiled:ident $shape:literal) => {
-        Entry::new::<$family::$kernel<of!($kind operator $op $type), of!($kind input $type)>>(
-            concat!(stringify!($name), "_", stringify!($compiled), $shape)
-        )
+        entries! { @of $args $name $compiled true }
     };
 }
 

@@ -333,6 +333,37 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
         without.map_or(Ok(()), |segment| Err(Error::EmptySegment { op, segment: segment as u64 }))
     }
 
+    /// Reduces to words, and waits. One function for all operators with results of one type.
+    ///
+    /// # Safety
+    ///
+    /// The words are those of the operator with this name.
+    #[inline(never)]
+    unsafe fn run_to_words<V: Item>(
+        &self,
+        op: &'static str,
+        words: &Words<V>,
+        default: Option<V>,
+    ) -> Result<Buffer<V>, Error> {
+        let place = self.data.place()?;
+        let device = Device(gpu_of(&place).map_or(Cpu(()), Gpu));
+        let mut results = Buffer::for_results(&device, self.count)?;
+        match (place, results.whole_mut()) {
+            (Cpu(values), Cpu(results)) => {
+                // SAFETY: as the caller vouches.
+                unsafe { self.to_words_on_host(op, (words, default), values, results)? }
+            }
+            (Gpu((gpu, items)), Gpu(results)) => {
+                let to = self.to_words(gpu, address(&items), words, default, results)?;
+                // SAFETY: as the caller vouches, and all is borrowed.
+                let state = unsafe { gpu.reduce_to_words(&to)? };
+                check_words(state, op, &self.indices, self.count)?;
+            }
+            _ => unreachable!("results lie where the items do"),
+        }
+        Ok(results)
+    }
+
     /// Enqueues the reduction. An index that has no value gets `default`, or zero.
     ///
     /// # Safety
@@ -509,24 +540,8 @@ impl<'a, D: Data<'a>, V: Item> Scatter<D::Item, V> for Running<'_, 'a, D, V> {
     }
 
     fn to_words<O: Op<D::Item, Output = V>>(self, _: &O, words: Words<V>) -> Result<Buffer<V>, Error> {
-        let Self { groups, default, .. } = self;
-        let place = groups.data.place()?;
-        let device = Device(gpu_of(&place).map_or(Cpu(()), Gpu));
-        let mut results = Buffer::for_results(&device, groups.count)?;
-        match (place, results.whole_mut()) {
-            (Cpu(values), Cpu(results)) => {
-                // SAFETY: the words are the operator's.
-                unsafe { groups.to_words_on_host(O::NAME, (&words, default), values, results)? }
-            }
-            (Gpu((gpu, items)), Gpu(results)) => {
-                let to = groups.to_words(gpu, address(&items), &words, default, results)?;
-                // SAFETY: the rules are the operator's, and all is borrowed.
-                let state = unsafe { gpu.reduce_to_words(&to)? };
-                check_words(state, O::NAME, &groups.indices, groups.count)?;
-            }
-            _ => unreachable!("results lie where the items do"),
-        }
-        Ok(results)
+        // SAFETY: the words are the operator's.
+        unsafe { self.groups.run_to_words(O::NAME, &words, self.default) }
     }
 }
 

@@ -308,13 +308,14 @@ impl Cause for CUresult {
 mod tests {
     use super::*;
     use crate::Sum;
-    use crate::request::Operation;
+    use crate::request::{Operation, Types};
     use modules::Grid;
 
     /// A rejected module and a refused launch are errors after which the device still works.
     #[test]
     fn a_failed_launch_leaves_the_device_usable() {
-        use gpu_reduce_kernels::reduce::{Arguments, Kernel, Target};
+        use gpu_reduce_kernels::kernels::Parameters;
+        use gpu_reduce_kernels::reduce::{Arguments, Target};
         use std::ptr::{null, null_mut};
 
         let gpu = match Gpu::open(0) {
@@ -327,7 +328,7 @@ mod tests {
         });
         assert!(matches!(bad, Err(Error::Launch { .. })), "{bad:?}");
         let input: *const f32 = null();
-        let result = Target::device(null_mut());
+        let result = Target::device(null_mut::<f32>());
         let slots = null_mut();
         let arguments =
             Arguments { input, chunk: 1, before: 0, len: 1, slots, result, first: input, op: Sum };
@@ -336,12 +337,8 @@ mod tests {
             let stream = &workspace.queue.stream;
             // SAFETY: no device accepts a grid of 0 blocks, so the kernel never runs.
             unsafe {
-                gpu.launch::<Kernel<Sum, *const f32>>(
-                    gpu_reduce_kernels::agent::kernels::<Sum, f32>(),
-                    stream,
-                    grid,
-                    &arguments,
-                )
+                let types = Types::of::<Sum, *const f32>();
+                gpu.launch_if_compiled(types.kernel, types.own, stream, grid, &Parameters::of(&arguments))
             }?;
             Ok(())
         });

@@ -272,7 +272,11 @@ pub(crate) fn parameters<O: Op<T>, T: Copy + 'static>(op: &O) -> String {
 
 /// Returns a type's name without its modules, as `f16` or `Point`.
 pub(crate) fn name_of_type<T>() -> String {
-    let parts = type_name::<T>().split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+    without_modules(type_name::<T>())
+}
+
+fn without_modules(name: &str) -> String {
+    let parts = name.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
     parts.filter_map(|part| part.rsplit("::").next()).collect()
 }
 

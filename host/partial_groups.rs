@@ -136,7 +136,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         let accumulate =
             |items: ShardOf<'a, D>, numbers: &[u32], count| self.accumulate(items, numbers, count);
         let runs = runs::<K, Q, D, _>(keys, items, &accumulate)?;
-        runs.into_iter().for_each(|run| self.push(run));
+        let layout = self.layout();
+        push_all(&mut self.runs, runs, layout, &ByOp::new(&self.op));
         Ok(())
     }
 
@@ -172,7 +173,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         if first > 0 {
             lies_on(gpu_of(&items.place()?), &groups.numbers().device())?;
             let run = run(groups, |numbers, count| self.accumulate(items, numbers, count))?;
-            self.push(run);
+            let layout = self.layout();
+            push_all(&mut self.runs, vec![run], layout, &ByOp::new(&self.op));
         }
         Ok(())
     }
@@ -185,7 +187,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     /// an operator with other parameters.
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         same("operator's parameters", &parameters(&other.op), &parameters(&self.op))?;
-        other.runs.into_iter().for_each(|run| self.push(run));
+        let layout = self.layout();
+        push_all(&mut self.runs, other.runs, layout, &ByOp::new(&self.op));
         Ok(())
     }
 
@@ -241,13 +244,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
                 let results = O::agent().by_index(&self.op, sums);
                 results.unwrap_or_else(|| unreachable!("the operator makes something of sums"))
             }
-            Accumulators::Each(each) => {
-                let result = |(group, &(all, count)): (usize, &(O::Accumulator, u64))| {
-                    let no_value = || Error::EmptySegment { op: O::NAME, segment: group as u64 };
-                    self.op.finish(all, count).ok_or_else(no_value)
-                };
-                each.iter().enumerate().map(result).collect::<Result<_, _>>()?
-            }
+            Accumulators::Each(each) => finish_each(each, &ByOp::new(&self.op), O::NAME)?,
         })
     }
 
@@ -285,22 +282,63 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
         }
     }
 
-    /// Adds groups.
-    fn push(&mut self, run: Run<O::Accumulator, K>) {
-        let (layout, op) = (self.layout(), self.op);
-        push(&mut self.runs, run, layout, &|a, b| op.combine(a, b));
-    }
-
     /// Returns all groups.
     fn all(&self) -> Cow<'_, Run<O::Accumulator, K>> {
-        all(&self.runs, self.layout(), &|a, b| self.op.combine(a, b))
+        all(&self.runs, self.layout(), &ByOp::new(&self.op))
+    }
+}
+
+/// An operator over items of type `T`.
+struct ByOp<'a, O, T> {
+    op: &'a O,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<'a, O, T> ByOp<'a, O, T> {
+    fn new(op: &'a O) -> Self {
+        Self { op, of: PhantomData }
     }
 }
 
 // What follows is compiled for each type of accumulators, not for each operator.
 
-/// How accumulators merge.
-type Combine<'a, A> = &'a dyn Fn(A, A) -> A;
+/// How accumulators merge. (The compiler would copy the body of a `dyn Fn` to a function that nothing calls,
+/// for
+/// `FnOnce`.)
+trait Combine<A> {
+    fn combine(&self, a: A, b: A) -> A;
+}
+
+impl<O: Op<T>, T: Copy + 'static> Combine<O::Accumulator> for ByOp<'_, O, T> {
+    fn combine(&self, a: O::Accumulator, b: O::Accumulator) -> O::Accumulator {
+        self.op.combine(a, b)
+    }
+}
+
+/// What accumulators come to.
+trait Finish<A, V> {
+    fn finish(&self, all: A, count: u64) -> Option<V>;
+}
+
+impl<O: Op<T>, T: Copy + 'static> Finish<O::Accumulator, O::Output> for ByOp<'_, O, T> {
+    fn finish(&self, all: O::Accumulator, count: u64) -> Option<O::Output> {
+        self.op.finish(all, count)
+    }
+}
+
+/// Returns the result of each group.
+#[inline(never)]
+fn finish_each<A: Copy, V>(
+    each: &[(A, u64)],
+    by: &dyn Finish<A, V>,
+    op: &'static str,
+) -> Result<Vec<V>, Error> {
+    let result = |(group, &(all, count)): (usize, &(A, u64))| {
+        let no_value = || Error::EmptySegment { op, segment: group as u64 };
+        by.finish(all, count).ok_or_else(no_value)
+    };
+    each.iter().enumerate().map(result).collect()
+}
 
 /// The items of one device.
 type ShardOf<'a, D> = <<D as Reduce>::Data<'a> as Data<'a>>::Shard;
@@ -354,23 +392,27 @@ fn run<A, K: GroupKey>(
 }
 
 /// Adds groups to those of pieces.
-fn push<A: Copy, K: GroupKey>(
+#[inline(never)]
+fn push_all<A: Copy, K: GroupKey>(
     runs: &mut Vec<Run<A, K>>,
-    mut run: Run<A, K>,
+    others: Vec<Run<A, K>>,
     layout: Option<Layout>,
-    combine: Combine<A>,
+    by: &dyn Combine<A>,
 ) {
-    while let Some(last) = runs.pop_if(|last| last.keys.len() < 2 * run.keys.len()) {
-        run = both(&last, &run, layout, combine);
+    for mut run in others {
+        while let Some(last) = runs.pop_if(|last| last.keys.len() < 2 * run.keys.len()) {
+            run = both(&last, &run, layout, by);
+        }
+        runs.push(run);
     }
-    runs.push(run);
 }
 
 /// Returns all groups.
+#[inline(never)]
 fn all<'a, A: Copy, K: GroupKey>(
     runs: &'a [Run<A, K>],
     layout: Option<Layout>,
-    combine: Combine<A>,
+    by: &dyn Combine<A>,
 ) -> Cow<'a, Run<A, K>> {
     let mut runs = runs.iter().rev();
     let Some(last) = runs.next() else {
@@ -380,7 +422,7 @@ fn all<'a, A: Copy, K: GroupKey>(
         };
         return Cow::Owned(Run { keys: KeyList::with_capacity(0), accumulators });
     };
-    runs.fold(Cow::Borrowed(last), |all, run| Cow::Owned(both(run, &all, layout, combine)))
+    runs.fold(Cow::Borrowed(last), |all, run| Cow::Owned(both(run, &all, layout, by)))
 }
 
 /// Returns the groups of both.
@@ -388,7 +430,7 @@ fn both<A: Copy, K: GroupKey>(
     a: &Run<A, K>,
     b: &Run<A, K>,
     layout: Option<Layout>,
-    combine: Combine<A>,
+    by: &dyn Combine<A>,
 ) -> Run<A, K> {
     let mut keys = KeyList::with_capacity(a.keys.len() + b.keys.len());
     let accumulators = match (&a.accumulators, &b.accumulators, layout) {
@@ -402,7 +444,7 @@ fn both<A: Copy, K: GroupKey>(
             for_each_of_both(a, b, |key, of_a, of_b| {
                 keys.push(key);
                 all.extend(match (of_a, of_b) {
-                    (Some(a), Some(b)) => Some((combine(a.0, b.0), a.1.wrapping_add(b.1))),
+                    (Some(a), Some(b)) => Some((by.combine(a.0, b.0), a.1.wrapping_add(b.1))),
                     (one, other) => one.or(other).copied(),
                 });
             });
@@ -432,6 +474,7 @@ fn both_sums<K: GroupKey>(
 }
 
 /// Fails if a key is no index of `count`.
+#[inline(never)]
 fn check<K: IndexKey>(keys: &KeyList<K>, count: usize) -> Result<(), Error> {
     let wrong = |&(_, index): &(u64, i128)| index < 0 || index >= count as i128;
     match (0..).zip(keys.iter().map(K::index)).find(wrong) {
@@ -441,6 +484,7 @@ fn check<K: IndexKey>(keys: &KeyList<K>, count: usize) -> Result<(), Error> {
 }
 
 /// Returns a result for each index: those of the keys, and else `without`.
+#[inline(never)]
 fn by_index<K: IndexKey, V: Item>(
     keys: &KeyList<K>,
     of_keys: Vec<V>,
@@ -493,8 +537,31 @@ const PARALLEL: usize = 1 << 16;
 
 /// Folds the items of each group, and counts them. Threads have accumulators of their own.
 fn each<O: Op<S::Item>, S: Source>(op: &O, all: Numbered<S>) -> Vec<(O::Accumulator, u64)> {
-    let Numbered { items, numbers, count } = all;
-    let fold = |places: Range<usize>| {
+    let (len, count) = (all.numbers.len(), all.count);
+    fold_shares(&EachBy { op, all }, len, count)
+}
+
+/// Numbered items and their operator.
+struct EachBy<'a, O, S> {
+    op: &'a O,
+    all: Numbered<'a, S>,
+}
+
+/// How the items of groups fold.
+trait FoldEach<A>: Combine<A> + Sync {
+    /// Folds a range of the items, and counts those of each group.
+    fn fold(&self, places: Range<usize>) -> Vec<(A, u64)>;
+}
+
+impl<O: Op<S::Item>, S: Source> Combine<O::Accumulator> for EachBy<'_, O, S> {
+    fn combine(&self, a: O::Accumulator, b: O::Accumulator) -> O::Accumulator {
+        self.op.combine(a, b)
+    }
+}
+
+impl<O: Op<S::Item>, S: Source> FoldEach<O::Accumulator> for EachBy<'_, O, S> {
+    fn fold(&self, places: Range<usize>) -> Vec<(O::Accumulator, u64)> {
+        let Self { op, all: Numbered { items, numbers, count } } = *self;
         let mut groups = vec![(op.identity(), 0); count];
         for (place, &number) in (places.start..).zip(&numbers[places]) {
             let (all, count) = &mut groups[number as usize];
@@ -503,20 +570,24 @@ fn each<O: Op<S::Item>, S: Source>(op: &O, all: Numbered<S>) -> Vec<(O::Accumula
             *count += 1;
         }
         groups
-    };
-    let len = numbers.len();
+    }
+}
+
+/// Folds `len` items of `count` groups.
+#[inline(never)]
+fn fold_shares<A: Copy + Send>(by: &dyn FoldEach<A>, len: usize, count: usize) -> Vec<(A, u64)> {
     // A thread's share has several items for each group, or merging them would take longer than adding.
     let share = (len / threads::count()).max(PARALLEL / 2).max(8 * count);
     if len < PARALLEL || share >= len {
-        return fold(0..len);
+        return by.fold(0..len);
     }
     let merge = |groups: &mut Vec<_>, others: Vec<_>| {
         for ((all, count), (other, others)) in groups.iter_mut().zip(others) {
-            (*all, *count) = (op.combine(*all, other), *count + others);
+            (*all, *count) = (by.combine(*all, other), *count + others);
         }
     };
     let shares =
-        threads::map(len.div_ceil(share), &|number| fold(number * share..len.min((number + 1) * share)));
+        threads::map(len.div_ceil(share), &|number| by.fold(number * share..len.min((number + 1) * share)));
     threads::merged(shares, &merge).unwrap_or_default()
 }
 

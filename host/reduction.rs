@@ -1,5 +1,6 @@
 //! The reduction of a whole array: described first, then run in one of several ways.
 
+use crate::cpu::Operator;
 use crate::data::{Data, gpu_of, other_device};
 use crate::pending::Pending;
 use crate::place::Place::{self, Cpu, Gpu};
@@ -13,6 +14,7 @@ use gpu_reduce_kernels::agent::{Agent, fold_alike};
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::slot;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::slice;
 
 /// A reduction of a whole array that has not started: what [`Reduce::by`](crate::Reduce::by) returns.
@@ -67,7 +69,7 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
     /// As [`Reduce::reduce`](crate::Reduce::reduce).
     pub fn run(self) -> Result<O::Output, Error> {
         let block = self.chosen_block();
-        O::agent().by_parts(&self.op, &Blocking { data: self.data, block, by: None, lifetime: PhantomData })
+        O::agent().by_parts(&self.op, &Blocking { data: self.data, block, lifetime: PhantomData })
     }
 
     /// Starts the reduction on a stream of the device where the items lie, and returns at once, as
@@ -112,25 +114,61 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
 }
 
 impl<T: Item, O: Op<T>> Reduction<'_, View<'_, T>, O> {
-    /// As [`run`](Self::run), but if the items lie on the CPU, `by` [folds](Fold) them.
+    /// As [`run`](Self::run) by one operator, but if the items lie on the CPU, `by` [folds](Fold) them.
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run), and [`Error::EmptyInput`] if `by` does not fold the items.
     #[doc(hidden)]
     pub fn run_by(self, by: &dyn Fn(&Fold<T>)) -> Result<O::Output, Error> {
-        let Cpu(items) = self.data.place()? else { return self.run() };
-        if items.is_empty() {
-            return self.run();
-        }
-        let by = |prepared: cpu::Prepared| {
-            // SAFETY: the items are a slice, and all are borrowed until `by` returns.
-            let fold = unsafe { Fold::<T>::new(prepared) };
-            by(&fold);
-            fold.len()
-        };
         let block = self.chosen_block();
-        Blocking { data: self.data, block, by: Some(&by), lifetime: PhantomData }.reduce(&self.op)
+        let operation = Operation::whole::<O, *const T>(&self.op, block);
+        let on_host = Operator::new::<O, &[T], *const T>(&self.op, block);
+        let mut result = MaybeUninit::<O::Output>::uninit();
+        // SAFETY: the types are these, and the result is written if the call returns true.
+        match unsafe { run_erased(self.data, operation, on_host, by, result.as_mut_ptr().cast())? } {
+            // SAFETY: as above.
+            true => Ok(unsafe { result.assume_init() }),
+            false => Err(Error::empty(&self.op)),
+        }
+    }
+}
+
+/// Writes the result of a whole array, and returns whether there is one. If the items lie on the CPU, `by`
+/// folds them. The same code for all operators.
+///
+/// # Safety
+///
+/// Both are the operator for the items, on a GPU and on the CPU, and there is a place for the result.
+#[inline(never)]
+unsafe fn run_erased<T: Item>(
+    data: View<T>,
+    operation: Operation,
+    on_host: Operator,
+    by: &dyn Fn(&Fold<T>),
+    place: *mut (),
+) -> Result<bool, Error> {
+    let len = data.len() as u64;
+    match data.place()? {
+        // SAFETY: as the caller vouches; without a fold, the accumulator is the identity.
+        _ if len == 0 => unsafe { on_host.finished(0, |_| Ok(()), place) },
+        Cpu(items) => {
+            let by = |prepared: cpu::Prepared| {
+                // SAFETY: the items are a slice, and all are borrowed until `by` returns.
+                let fold = unsafe { Fold::<T>::new(prepared) };
+                by(&fold);
+                fold.len()
+            };
+            // SAFETY: as the caller vouches; `by` returns a number if it has written the accumulator.
+            Ok(unsafe { on_host.over::<(), _>(&items).all_to(&by, place) })
+        }
+        Gpu((gpu, pointers)) => {
+            // SAFETY: as the caller vouches; the data are borrowed.
+            let fold =
+                |all: &mut [u8]| unsafe { gpu.run(&operation.of_whole(&pointers, len), all).map(drop) };
+            // SAFETY: as the caller vouches; a GPU ends the operator.
+            unsafe { on_host.finished(len, fold, place) }
+        }
     }
 }
 
@@ -153,15 +191,13 @@ fn has_kernel<'a, D: Data<'a>, O: Op<D::Item>>(data: &D, block: u32) -> Result<b
 }
 
 /// Reduces data and waits for the result.
-struct Blocking<'a, 'b, D: Data<'a>> {
+struct Blocking<'a, D: Data<'a>> {
     data: D,
     block: u32,
-    /// Folds items on the CPU as [`cpu::reduce_by`] asks, if it is given.
-    by: Option<&'b dyn Fn(cpu::Prepared) -> Option<u64>>,
     lifetime: PhantomData<&'a ()>,
 }
 
-impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, '_, D> {
+impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, D> {
     type Error = Error;
     type Outcome<V: Copy + Send + 'static> = V;
 
@@ -184,10 +220,7 @@ impl<'a, D: Data<'a>> Reducer<D::Item> for Blocking<'a, '_, D> {
             reduce_on_gpu(&self.data, Operation::whole::<O, D::Pointers>(op, self.block), bytes)
         };
         let output = match place? {
-            // SAFETY: `by` returns a number if it has written the accumulator.
-            Cpu(slices) => unsafe {
-                cpu::reduce_by::<O, D::Slices, D::Pointers>(op, slices, self.block, self.by)
-            },
+            Cpu(slices) => cpu::reduce::<O, D::Slices, D::Pointers>(op, slices, self.block),
             Gpu(len) => op.finish(all, len),
         };
         output.ok_or_else(|| Error::empty(op))

@@ -8,13 +8,12 @@ use gpu_reduce_kernels::agent::{Agent, in_parts, kernels, member};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::input::Input;
-use gpu_reduce_kernels::kernels::{Operator, Parameters};
+use gpu_reduce_kernels::kernels::{Family, Identity, Operator, Parameters};
 use gpu_reduce_kernels::keys::Encode;
 use gpu_reduce_kernels::op::tally::{OfTally, Tallied};
 use gpu_reduce_kernels::op::width;
-use gpu_reduce_kernels::reduce::{GroupsKernel, Kernel, RowKernel};
 use gpu_reduce_kernels::runs;
-use gpu_reduce_kernels::segments::{self, SegmentBounds, chunks, rows};
+use gpu_reduce_kernels::segments::{self, SegmentBounds, chunks};
 use gpu_reduce_kernels::slot;
 use gpu_reduce_kernels::terms::{self, Range};
 use gpu_reduce_kernels::words::{Rule, Rules};
@@ -28,14 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What a launch needs to know of the types of an operator and its input.
 pub struct Types {
     /// The kernel of whole arrays; for keys, the kernel that finds runs.
-    pub kernel: TypeId,
-    pub row_kernel: TypeId,
-    pub groups_kernel: TypeId,
-    pub segments_kernel: TypeId,
-    pub rows_kernel: TypeId,
-    pub chunks_kernel: TypeId,
-    pub columns_kernel: TypeId,
-    /// The kernel's type in words, for errors.
+    pub kernel: Identity,
+    /// The types in words, for errors.
     pub name: fn() -> &'static str,
     /// The kernels that the operator's crate has compiled.
     pub own: Kernels,
@@ -67,14 +60,8 @@ impl Types {
     pub const fn of<O: Op<P::Item>, P: Input>() -> &'static Self {
         const {
             &Self {
-                kernel: TypeId::of::<Kernel<O, P>>(),
-                row_kernel: TypeId::of::<RowKernel<O, P>>(),
-                groups_kernel: TypeId::of::<GroupsKernel<O, P>>(),
-                segments_kernel: TypeId::of::<segments::Kernel<O, P>>(),
-                rows_kernel: TypeId::of::<rows::Kernel<O, P>>(),
-                chunks_kernel: TypeId::of::<chunks::Kernel<O, P>>(),
-                columns_kernel: TypeId::of::<columns::Kernel<O, P>>(),
-                name: type_name::<Kernel<O, P>>,
+                kernel: Identity::of::<O, P>(Family::Whole),
+                name: type_name::<(O, P)>,
                 own: kernels::<O, P::Item>(),
                 width: width::<O, P::Item>(P::BYTES),
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
@@ -127,15 +114,8 @@ impl Types {
     /// Returns the types of the search for runs of keys: a constant.
     const fn of_keys<K: Element>() -> &'static Self {
         const {
-            let kernel = TypeId::of::<runs::Kernel<K>>();
             &Self {
-                kernel,
-                row_kernel: kernel,
-                groups_kernel: kernel,
-                segments_kernel: kernel,
-                rows_kernel: kernel,
-                chunks_kernel: kernel,
-                columns_kernel: kernel,
+                kernel: Identity::of_type(TypeId::of::<runs::Kernel<K>>()),
                 name: type_name::<runs::Kernel<K>>,
                 own: Kernels::NONE,
                 width: 1,

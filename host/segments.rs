@@ -3,12 +3,13 @@
 
 mod sharded;
 
-use crate::cpu::{Many, OfTypes};
+use crate::cpu::{ByColumns, ColumnsOnCpu, Many, Operator};
 use crate::data::{Data, gpu_of, lies_on, other_device};
 use crate::operators::{One, Parts};
-use crate::place::Place::{self, Cpu, Gpu};
+use crate::place::Place::{Cpu, Gpu};
 use crate::request::{Operation, Shape, Types};
 use crate::sharded::Located;
+use crate::steps::Fold;
 use crate::{
     Block, Buffer, Device, Element, Error, Item, Op, Operators, Parameterless, Pending, Runs, Stream,
     Threads, View, ViewMut, cpu, cuda,
@@ -427,25 +428,31 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         unsafe { self.enqueue(O::default(), Zeroable::zeroed(), BLOCK, stream, results.into()) }
     }
 
-    /// Reduces data on a GPU. CPU data is returned unreduced. The same code for all operators with results of
-    /// one type.
+    /// Reduces data where they lie: columns on the CPU by `by` if it is given. The same code for all
+    /// operators with results of one type.
     ///
     /// # Safety
     ///
-    /// The operation's types are those of its operator and the data.
+    /// Both are the operator for the data, on a GPU and on the CPU, and its results are of type `V`.
     #[inline(never)]
-    unsafe fn run_on_gpu<V: Item>(
+    unsafe fn run_erased<V: Item>(
         &self,
         operation: Operation,
+        on_host: Operator,
         if_empty: IfEmpty<V>,
-    ) -> Result<Place<D::Slices, Buffer<V>>, Error> {
+        by: Option<ByColumns>,
+    ) -> Result<Buffer<V>, Error> {
         let (gpu, items) = match self.data.place()? {
-            Cpu(items) => return Ok(Cpu(items)),
+            Cpu(items) => {
+                // SAFETY: as the caller vouches.
+                let items = unsafe { on_host.over(&items) };
+                return self.run_on_host(&items, if_empty, by);
+            }
             Gpu(place) => place,
         };
         let (this, mut results) = self.allocate(&Device(Gpu(gpu)), if_empty)?;
         if this.is_empty() {
-            return Ok(Gpu(results));
+            return Ok(results);
         }
         let Gpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
         let mut copies = Copies::default();
@@ -454,15 +461,19 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         // SAFETY: as the caller vouches; the items and the offsets stay, and there is a place for each
         // result.
         let wrong = unsafe { gpu.run(&operation.request(&items, shape, places), &mut [])? };
-        this.bounds.error(wrong, len, if_empty).map_or(Ok(Gpu(results)), Err)
+        this.bounds.error(wrong, len, if_empty).map_or(Ok(results), Err)
     }
 
-    /// Reduces items on the CPU. The same code for all operators with results of one type.
-    #[inline(never)]
-    fn run_on_host<V: Item>(&self, items: &dyn Many<V>, if_empty: IfEmpty<V>) -> Result<Buffer<V>, Error> {
+    /// Reduces items on the CPU.
+    fn run_on_host<V: Item>(
+        &self,
+        items: &Many<V>,
+        if_empty: IfEmpty<V>,
+        by: Option<ByColumns>,
+    ) -> Result<Buffer<V>, Error> {
         let (this, mut results) = self.allocate(&Device::cpu(), if_empty)?;
         let Cpu(places) = results.whole_mut() else { unreachable!("results lie where the items do") };
-        match this.reduce_on_host(items, if_empty.default, places)? {
+        match this.reduce_on_host(items, if_empty.default, places, by)? {
             None => Ok(results),
             Some(segment) => Err(if_empty.error(segment)),
         }
@@ -491,16 +502,21 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         }
     }
 
-    /// Reduces items on the CPU to a place for each result. Returns the first segment that has no value.
+    /// Reduces items on the CPU to a place for each result. Returns the first segment that has no value, or
+    /// that `by` has not reduced.
     fn reduce_on_host<V: Item>(
         &self,
-        items: &dyn Many<V>,
+        items: &Many<V>,
         default: Option<V>,
         results: &mut [V],
+        by: Option<ByColumns>,
     ) -> Result<Option<u64>, Error> {
         if let Some(columns) = self.as_columns() {
-            if !self.is_empty() {
-                items.columns(columns, default.unwrap_or(Zeroable::zeroed()), results);
+            let default = default.unwrap_or(Zeroable::zeroed());
+            if columns.reduced == 0 {
+                results.fill(items.range(0..0).unwrap_or(default));
+            } else if !self.is_empty() && !items.columns(columns, default, results, by) {
+                return Ok(Some(0));
             }
             return Ok(None);
         }
@@ -536,8 +552,8 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         match (self.data.place()?, results.into_places(), queue) {
             (Cpu(items), Cpu(results), None) => {
                 let this = self.counted()?;
-                let items = OfTypes::<_, _, D::Pointers>::new(&op, items, block);
-                this.reduce_on_host(&items, Some(default), &mut results[..this.len()]).map(drop)
+                let items = Many::new::<O, D::Slices, D::Pointers>(&op, &items, block);
+                this.reduce_on_host(&items, Some(default), &mut results[..this.len()], None).map(drop)
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
                 let operation = Operation::each::<O, D::Pointers>(&op, (&default, true), block);
@@ -580,9 +596,8 @@ impl<'a, D: Data<'a>> Parts<'a, D::Item> for Segments<'a, D> {
         let value = default.unwrap_or(Zeroable::zeroed());
         let operation = Operation::each::<O, D::Pointers>(&op, (&value, default.is_some()), block);
         // SAFETY: the types are these.
-        match unsafe { self.run_on_gpu(operation, if_empty)? } {
-            Gpu(results) => Ok(results),
-            Cpu(items) => self.run_on_host(&OfTypes::<_, _, D::Pointers>::new(&op, items, block), if_empty),
+        unsafe {
+            self.run_erased(operation, Operator::new::<O, D::Slices, D::Pointers>(&op, block), if_empty, None)
         }
     }
 
@@ -698,6 +713,29 @@ impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> SegmentReduction<'a, D, O, M>
     /// Starts the reduction on a stream, as [`Segments::reduce_async`].
     pub fn run_async(self, stream: &Stream) -> Pending<'a, O::Buffers> {
         self.ops.start(&self.segments, self.defaults, self.block, stream)
+    }
+}
+
+impl<'a, T: Item, O: Op<T, Output: Item>> SegmentReduction<'a, View<'a, T>, O, One> {
+    /// As [`run`](Self::run), but if these are columns on the CPU, `by` [folds](Fold) them.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`Error::EmptySegment`] if `by` does not fold the columns.
+    #[doc(hidden)]
+    pub fn run_by(self, by: &dyn Fn(&Fold<T>)) -> Result<Buffer<O::Output>, Error> {
+        let Self { segments, ops: op, defaults: default, block } = self;
+        let value = default.unwrap_or(Zeroable::zeroed());
+        let operation = Operation::each::<O, *const T>(&op, (&value, default.is_some()), block);
+        let on_host = Operator::new::<O, &[T], *const T>(&op, block);
+        let by = |columns: &ColumnsOnCpu| {
+            // SAFETY: all is borrowed until `by` returns.
+            let fold = unsafe { Fold::of_columns(columns) };
+            by(&fold);
+            fold.len().is_some()
+        };
+        // SAFETY: the types are these.
+        unsafe { segments.run_erased(operation, on_host, IfEmpty::of(&op, default), Some(&by)) }
     }
 }
 

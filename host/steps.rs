@@ -6,43 +6,69 @@
 //! result. All that depends on the operator's type is in that call: a program that has every operator
 //! compiles nothing else for each of them.
 
-use crate::cpu::{Erased, PARALLEL_BYTES, Places, Prepared, Unit};
+use crate::cpu::{ColumnsOnCpu, Erased, PARALLEL_BYTES, Places, Prepared, Unit, reduce_columns};
 use crate::reducer::ROWS;
 use crate::{Error, Item, Plan, threads};
 use gpu_reduce_kernels::cpu::Folds;
 use std::cell::Cell;
 use std::iter::successors;
 use std::marker::PhantomData;
+use std::ptr::null_mut;
 
 /// Bytes that a pass folds before it asks again whether to go on, if they keep all threads busy.
 const BATCH: usize = 1 << 25;
 
-/// The fold of all items of an array on the CPU, which has not run yet.
+/// The fold of all items of an array on the CPU, or of each of its columns, which has not run yet.
 pub struct Fold<'a, T: Item> {
+    /// The fold of an array; for columns, that of the items of one of them, which does not run.
     of: Prepared,
+    columns: Option<&'a ColumnsOnCpu<'a>>,
     /// The number of items in the accumulator, once it is there.
     len: Cell<Option<u64>>,
     items: PhantomData<&'a [T]>,
 }
 
-impl<T: Item> Fold<'_, T> {
+impl<'a, T: Item> Fold<'a, T> {
     /// # Safety
     ///
     /// `of` folds a source `&[T]` with the items of its plan. They, the operator, and the place for the
     /// accumulator stay for `'a`.
     pub(crate) unsafe fn new(of: Prepared) -> Self {
-        Self { of, len: Cell::new(None), items: PhantomData }
+        Self { of, columns: None, len: Cell::new(None), items: PhantomData }
     }
 
-    /// The number of items in the accumulator; `None` if it is not there.
+    /// # Safety
+    ///
+    /// As for [`reduce_columns`]; the items are in a source `&[T]`.
+    pub(crate) unsafe fn of_columns(columns: &'a ColumnsOnCpu<'a>) -> Self {
+        let of = Prepared {
+            erased: columns.erased,
+            op_bytes: columns.op_bytes(),
+            plan: columns.plan,
+            width: columns.width(),
+            parallel: false,
+            place: null_mut(),
+        };
+        Self { of, columns: Some(columns), len: Cell::new(None), items: PhantomData }
+    }
+
+    /// The number of items in the accumulator, or in each column; `None` if they are not folded.
     pub(crate) fn len(&self) -> Option<u64> {
         self.len.get()
     }
 
     /// Folds all items.
     pub fn run(&self) {
-        // SAFETY: as for `new`.
-        self.len.set(Some(unsafe { self.of.run() }));
+        // SAFETY: as for `new` and `of_columns`.
+        self.len.set(Some(unsafe {
+            match self.columns {
+                None => self.of.run(),
+                Some(columns) => {
+                    reduce_columns(&[columns], &|| true);
+                    self.of.plan.len
+                }
+            }
+        }));
     }
 
     /// Returns the fold by the same operator of items that come in pieces, and begin with the same item: of
@@ -71,9 +97,10 @@ impl<T: Item> Fold<'_, T> {
     }
 
     /// Takes the accumulator of pieces, in place of folding these items. Does nothing if the pieces have
-    /// accumulators of another size, or no items.
+    /// accumulators of another size, or no items, and for columns.
     pub fn take(&self, pieces: &Pieces<T>) {
-        if pieces.partials.bytes == self.of.erased.accumulator && pieces.count > 0 {
+        let is_whole = self.columns.is_none();
+        if is_whole && pieces.partials.bytes == self.of.erased.accumulator && pieces.count > 0 {
             // SAFETY: there is a place for an accumulator. It may have any bytes, for it is plain.
             unsafe { pieces.accumulate(self.of.place) };
             self.len.set(Some(pieces.count));
@@ -98,6 +125,13 @@ impl<'a, T: Item> Pass<'a, T> {
     pub fn run(&self, go_on: &dyn Fn() -> bool) -> bool {
         let folds = successors(Some(self), |pass| pass.before).map(|pass| pass.fold);
         let folds: Vec<_> = folds.collect();
+        let columns: Vec<_> = folds.iter().filter_map(|fold| fold.columns).collect();
+        if columns.len() == folds.len() {
+            // SAFETY: as for `Fold::of_columns`; the folds of one pass are of the same columns.
+            let is_done = unsafe { reduce_columns(&columns, go_on) };
+            folds.iter().filter(|_| is_done).for_each(|fold| fold.len.set(Some(fold.of.plan.len)));
+            return is_done;
+        }
         let window = folds.iter().map(|fold| fold.of.plan.chunk).max().unwrap_or(1);
         let windows = folds.iter().map(|fold| fold.of.plan.len.div_ceil(window)).max().unwrap_or(0) as usize;
         let parallel = folds.iter().any(|fold| fold.of.parallel);

@@ -1,4 +1,4 @@
-//! Finds kernels by their type, and has the driver compile each entry point at its first launch.
+//! Finds kernels by their identity, and has the driver compile each entry point at its first launch.
 
 use super::{Gpu, lock};
 use crate::Error;
@@ -8,11 +8,12 @@ use cust::function::Function;
 use cust::module::{Module, ModuleJitOption};
 use cust::stream::Stream;
 use cust::sys::{self, CUfunction_attribute};
-#[cfg(any(test, feature = "ladder"))]
+#[cfg(feature = "ladder")]
 use gpu_reduce_kernels::kernels::Kernel;
-use gpu_reduce_kernels::kernels::{Kernels, Parameters};
+use gpu_reduce_kernels::kernels::{Identity, Kernels, Parameters};
 use gpu_reduce_kernels::plan::ANY_BLOCK;
 use gpu_reduce_kernels::table;
+#[cfg(feature = "ladder")]
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -28,9 +29,10 @@ const SHARED: &[&[Kernels]] = &[
 /// The most threads of a block, for which a kernel for any block is compiled.
 const MOST_THREADS: u32 = 1024;
 
-/// Compiled kernels by type, BLOCK and threads that their registers suffice for, kept for the program's life.
+/// Compiled kernels by identity, BLOCK and threads that their registers suffice for, kept for the program's
+/// life.
 /// `None` if no table has the kernel.
-pub type Loaded = Mutex<HashMap<(TypeId, u32, u32), Option<&'static Compiled>>>;
+pub type Loaded = Mutex<HashMap<(Identity, u32, u32), Option<&'static Compiled>>>;
 
 /// A compiled kernel.
 pub struct Compiled {
@@ -61,7 +63,7 @@ impl Gpu {
     ///
     /// Memory that the arguments point to stays valid until the stream has been waited for. The grid and the
     /// arguments meet the kernel's requirements.
-    #[cfg(any(test, feature = "ladder"))]
+    #[cfg(feature = "ladder")]
     pub(super) unsafe fn launch<K: Kernel>(
         &self,
         own: Kernels,
@@ -71,11 +73,13 @@ impl Gpu {
     ) -> Result<&'static Compiled, Error> {
         let parameters = Parameters::of(arguments);
         // SAFETY: the caller's contract; `K::Arguments` are the kernel's parameters.
-        unsafe { self.launch_if_compiled(TypeId::of::<K>(), own, stream, grid, &parameters) }?
-            .ok_or_else(|| no_kernel(std::any::type_name::<K>(), grid.block))
+        unsafe {
+            self.launch_if_compiled(Identity::of_type(TypeId::of::<K>()), own, stream, grid, &parameters)
+        }?
+        .ok_or_else(|| no_kernel(std::any::type_name::<K>(), grid.block))
     }
 
-    /// Launches the kernel of type `of`, from the library's tables or `own`, and returns it. Does nothing if
+    /// Launches kernel `of`, from the library's tables or `own`, and returns it. Does nothing if
     /// no table has it for this BLOCK. It is not generic, so it is compiled once.
     ///
     /// # Safety
@@ -83,7 +87,7 @@ impl Gpu {
     /// As for [`launch`](Self::launch), and `parameters` are made from the kernel's arguments.
     pub(super) unsafe fn launch_if_compiled(
         &self,
-        of: TypeId,
+        of: Identity,
         own: Kernels,
         stream: &Stream,
         grid: Grid,
@@ -101,7 +105,7 @@ impl Gpu {
     /// As for [`launch_if_compiled`](Self::launch_if_compiled).
     pub(super) unsafe fn launch_with_shared(
         &self,
-        of: TypeId,
+        of: Identity,
         own: Kernels,
         stream: &Stream,
         (grid, shared): (Grid, u32),
@@ -121,10 +125,10 @@ impl Gpu {
         Ok(Some(kernel))
     }
 
-    /// Returns the kernel of type `of`, compiled at the first call, if a table has it.
+    /// Returns kernel `of`, compiled at the first call, if a table has it.
     fn kernel(
         &self,
-        of: TypeId,
+        of: Identity,
         own: Kernels,
         block: u32,
         resident: u32,
@@ -135,8 +139,9 @@ impl Gpu {
         }
         let found = SHARED.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of));
         let entry = found.and_then(|(name, ptx)| {
-            let module = |block| Some((name, block, CString::new(ptx.module(name, block)?).ok()?));
-            [block, ANY_BLOCK].into_iter().find_map(module)
+            let module = |block| Some((block, CString::new(ptx.module(&name, block)?).ok()?));
+            let (block, ptx) = [block, ANY_BLOCK].into_iter().find_map(module)?;
+            Some((name, block, ptx))
         });
         let mut kernel = None;
         if let Some((name, entry_block, ptx)) = entry {
@@ -245,7 +250,7 @@ pub mod tests {
         names.sort();
         names.dedup(); // aliases such as `usize` share the kernels of their types
         let kernels = all().flat_map(|ptx| ptx.kernels);
-        let mut embedded: Vec<_> = kernels.clone().map(|(name, _)| *name).collect();
+        let mut embedded: Vec<_> = kernels.clone().map(|(name, _)| (*name).to_owned()).collect();
         embedded.sort();
         // Exact sums of floats have no order, and so no groups.
         names.retain(|name| {
@@ -288,8 +293,9 @@ pub mod tests {
         assert_eq!(names(kernels::<Moments, f32>()), names(kernels::<Skewness, f32>()));
         assert_eq!(names(kernels::<ExactSum, f32>()), of_mean);
         assert_eq!(names(kernels::<ExactSumTwofold, f32>()), of_mean);
-        assert!(of_nanvar.contains(&"nanvar_f64_rows") && of_nanvar.contains(&"var_i32_rows"));
-        assert!(of_mean.contains(&"exact_mean_f64_rows") && of_mean.contains(&"mean_i32_rows"));
+        let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
+        assert!(has(&of_nanvar, "nanvar_f64_rows") && has(&of_nanvar, "var_i32_rows"));
+        assert!(has(&of_mean, "exact_mean_f64_rows") && has(&of_mean, "mean_i32_rows"));
     }
 
     #[test]

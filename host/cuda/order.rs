@@ -11,7 +11,7 @@ use crate::request::Sorting;
 use cust::sys;
 use gpu_reduce_kernels::deal::{self, Arguments, WARPS};
 use gpu_reduce_kernels::index::{self, Buckets, STATE};
-use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::kernels::{Identity, Parameters};
 use gpu_reduce_kernels::order::{Copies, DIGIT, FindOffsets, Gather, Move, Offsets, THREADS, moving_bytes};
 use gpu_reduce_kernels::segments::Cut;
 use std::any::TypeId;
@@ -87,7 +87,8 @@ impl Queue {
         if blocks == 0 {
             return Ok(());
         }
-        let grid = (Grid { blocks, block, resident: index::THREADS }, shared);
+        let (kernel, grid) =
+            (Identity::of_type(kernel), (Grid { blocks, block, resident: index::THREADS }, shared));
         // SAFETY: as the caller vouches.
         let kernel =
             unsafe { gpu.launch_with_shared(kernel, crate::Kernels::NONE, &self.stream, grid, parameters) }?;

@@ -9,13 +9,12 @@ use crate::{Error, Plan};
 use cust::stream::Stream;
 use cust::sys::{self, CUstream, CUstreamCaptureStatus_enum as CUstreamCaptureStatus};
 use gpu_reduce_kernels::columns::{self, Columns};
-use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::kernels::{Family, Identity, Parameters};
 use gpu_reduce_kernels::plan::{GROUP, least_block};
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::{Cut, SegmentBounds, most_short};
 use gpu_reduce_kernels::shape::push_rest;
 use gpu_reduce_kernels::{runs, slot};
-use std::any::TypeId;
 use std::mem::{ManuallyDrop, transmute};
 use std::ops::Deref;
 use std::ptr::{null, null_mut};
@@ -218,7 +217,7 @@ impl Queue {
         &self,
         gpu: &Gpu,
         types: &Types,
-        (kernel, block): (TypeId, u32),
+        (kernel, block): (Identity, u32),
         grid: Grid,
         parameters: &Parameters,
     ) -> Result<&'static Compiled, Error> {
@@ -248,7 +247,7 @@ impl Queue {
         let least = least_block(len, types.width);
         if least <= block {
             let is_aligned = head.is_some_and(|head| (head as usize).is_multiple_of(types.width));
-            let kernel = if is_aligned { types.row_kernel } else { types.kernel };
+            let kernel = if is_aligned { types.kernel.with(Family::Row) } else { types.kernel };
             let grid = Grid { blocks: 1, block: least, resident: least };
             let slots = self.slots_for(gpu, 0)?;
             if let Some(kernel) = launch(&self.stream, kernel, grid, (len, 0), slots, result)? {
@@ -264,7 +263,8 @@ impl Queue {
         if groups > 0 {
             let grid = Grid { blocks: groups, block: GROUP, resident: GROUP };
             let slots = slots.wrapping_add(chunks as usize * types.words);
-            kernel = launch(&self.stream, types.groups_kernel, grid, (0, chunks), slots, result)?;
+            kernel =
+                launch(&self.stream, types.kernel.with(Family::Groups), grid, (0, chunks), slots, result)?;
         }
         kernel.ok_or_else(|| no_kernel((types.name)(), block))
     }
@@ -329,18 +329,35 @@ impl Queue {
                 }
                 let parameters = parameters(&cut);
                 if needs.lists > 0 {
-                    kernel =
-                        Some(self.launch(gpu, types, (types.segments_kernel, block), grid, &parameters)?);
+                    kernel = Some(self.launch(
+                        gpu,
+                        types,
+                        (types.kernel.with(Family::Segments), block),
+                        grid,
+                        &parameters,
+                    )?);
                 }
                 if needs.lists == 0 || segments.len > most_short(width, types.slots, block) {
-                    kernel = Some(self.launch(gpu, types, (types.rows_kernel, block), grid, &parameters)?);
+                    kernel = Some(self.launch(
+                        gpu,
+                        types,
+                        (types.kernel.with(Family::Rows), block),
+                        grid,
+                        &parameters,
+                    )?);
                 }
             }
             if let Some(grid) = needs.chunks {
                 // A block has one chunk of a listed segment.
                 let parts = if needs.long > 0 { 0 } else { cut.parts };
                 let parameters = parameters(&Cut { partials: slots, parts, ..cut });
-                kernel = Some(self.launch(gpu, types, (types.chunks_kernel, block), grid, &parameters)?);
+                kernel = Some(self.launch(
+                    gpu,
+                    types,
+                    (types.kernel.with(Family::Chunks), block),
+                    grid,
+                    &parameters,
+                )?);
             }
             kernel.ok_or_else(|| no_kernel((types.name)(), block))
         }
@@ -367,7 +384,7 @@ impl Queue {
         push_rest(&mut parameters, (columns, &cut, &results), by.default, types.operator(by.op));
         let grid = Grid { blocks: cut.blocks(), block: cut.block(columns), resident: columns::RESIDENT };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these columns.
-        unsafe { self.launch(gpu, types, (types.columns_kernel, by.block), grid, &parameters) }
+        unsafe { self.launch(gpu, types, (types.kernel.with(Family::Columns), by.block), grid, &parameters) }
     }
 
     unsafe fn enqueue_runs(

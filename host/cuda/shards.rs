@@ -20,7 +20,7 @@ use cust::event::{Event, EventFlags};
 use cust::stream::StreamWaitEventFlags;
 use cust::sys::{self, CUresult};
 use gpu_reduce_kernels::columns::Columns;
-use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::kernels::{Family, Parameters};
 use gpu_reduce_kernels::plan::GROUP;
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::Cut;
@@ -248,7 +248,8 @@ impl Queue {
             of.operator(op),
         );
         let folds_groups = has_groups && assigned.is_none();
-        let (kernel, threads) = if folds_groups { (of.groups_kernel, GROUP) } else { (of.kernel, block) };
+        let (kernel, threads) =
+            if folds_groups { (of.kernel.with(Family::Groups), GROUP) } else { (of.kernel, block) };
         let grid = Grid { blocks, block: threads, resident: threads };
         // SAFETY: as the caller vouches; the parameters are those of the kernel, which is one for the call's
         // types.

@@ -12,7 +12,7 @@ use crate::by_index::Tally;
 use gpu_reduce_kernels::index::{
     Arguments, Buckets, COPIES, FINISHED, FINISHING, LIST_WORDS, STATE, THREADS, TILE, rest_bits,
 };
-use gpu_reduce_kernels::kernels::Parameters;
+use gpu_reduce_kernels::kernels::{Identity, Parameters};
 use gpu_reduce_kernels::segments::Cut;
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,7 +126,7 @@ impl Queue {
             if blocks == 0 {
                 return Ok(None);
             }
-            let grid = Grid { blocks, block, resident: THREADS };
+            let (kernel, grid) = (Identity::of_type(kernel), Grid { blocks, block, resident: THREADS });
             // SAFETY: as the caller vouches; the parameters are those of the kernel, and the memory suffices.
             let kernel = unsafe {
                 gpu.launch_with_shared(kernel, crate::Kernels::NONE, stream, (grid, shared), parameters)

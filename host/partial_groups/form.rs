@@ -18,14 +18,7 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     /// Returns the part as bytes, to be sent to where it is merged. Equal groups have equal bytes, in
     /// whatever order they were made and merged.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let all = self.all();
-        let mut bytes = self.described().begun();
-        put_keys(&mut bytes, &all.keys);
-        match &all.accumulators {
-            Accumulators::Sums(sums) => put_sums(&mut bytes, self.is_counted(), sums),
-            Accumulators::Each(each) => put_each(&mut bytes, each),
-        }
-        closed(bytes)
+        written(&self.all(), &self.described(), self.layout())
     }
 
     /// Reads the bytes that [`to_bytes`](Self::to_bytes) returned, of groups by the same operator.
@@ -37,24 +30,8 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     /// items or keys.
     pub fn from_bytes(op: O, bytes: &[u8]) -> Result<Self, Error> {
         let mut part = Self::new(op);
-        let mut rest = part.described().checked(bytes)?;
-        let keys = take_keys(&mut rest)?;
-        let count = keys.len();
-        let accumulators = match part.layout() {
-            Some(layout) => Accumulators::Sums(take_sums(&mut rest, layout, count)?),
-            None => Accumulators::Each(take_each(&mut rest, count)?),
-        };
-        if !rest.0.is_empty() {
-            return Err(bad(format!("{} are left after the last group", rest.0.len())));
-        }
-        if count > 0 {
-            part.runs.push(Run { keys, accumulators });
-        }
+        part.runs = read(bytes, &part.described(), part.layout())?;
         Ok(part)
-    }
-
-    fn is_counted(&self) -> bool {
-        self.layout().is_some_and(|layout| layout.is_counted)
     }
 
     fn described(&self) -> Described {
@@ -68,8 +45,48 @@ impl<O: Op<T>, K: GroupKey, T: Copy + 'static> PartialGroups<O, K, T> {
     }
 }
 
-/// What the bytes say first. (What reads and writes is compiled for each type of accumulators and keys, not
-/// for each operator.)
+// What reads and writes is compiled for each type of accumulators and keys, not for each operator.
+
+/// Returns groups as bytes.
+#[inline(never)]
+fn written<A: Accumulator, K: GroupKey>(
+    all: &Run<A, K>,
+    described: &Described,
+    layout: Option<Layout>,
+) -> Vec<u8> {
+    let mut bytes = described.begun();
+    put_keys(&mut bytes, &all.keys);
+    match &all.accumulators {
+        Accumulators::Sums(sums) => {
+            put_sums(&mut bytes, layout.is_some_and(|layout| layout.is_counted), sums);
+        }
+        Accumulators::Each(each) => put_each(&mut bytes, each),
+    }
+    closed(bytes)
+}
+
+/// Returns the groups that bytes hold, if there are some.
+#[inline(never)]
+fn read<A: Accumulator, K: GroupKey>(
+    bytes: &[u8],
+    described: &Described,
+    layout: Option<Layout>,
+) -> Result<Vec<Run<A, K>>, Error> {
+    let mut rest = described.checked(bytes)?;
+    let keys = take_keys(&mut rest)?;
+    let count = keys.len();
+    let accumulators = match layout {
+        Some(layout) => Accumulators::Sums(take_sums(&mut rest, layout, count)?),
+        None => Accumulators::Each(take_each(&mut rest, count)?),
+    };
+    if !rest.0.is_empty() {
+        return Err(bad(format!("{} are left after the last group", rest.0.len())));
+    }
+    let run = Run { keys, accumulators };
+    Ok((count > 0).then_some(run).into_iter().collect())
+}
+
+/// What the bytes say first.
 struct Described {
     operator: String,
     parameters: Vec<u8>,

@@ -2,7 +2,7 @@
 
 use gpu_reduce::steps::Fold;
 use gpu_reduce::{
-    ByIndex, Element, ExactElement, NanStd, NanVar, Op, Reduce, Segments, Std, Var, View, bf16, f16,
+    Buffer, ByIndex, Element, ExactElement, NanStd, NanVar, Op, Reduce, Segments, Std, Var, View, bf16, f16,
     for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 
@@ -55,24 +55,33 @@ impl<T: Number> Target<'_, T> {
     ///
     /// The errors of [`Reduce::reduce`], [`Segments::reduce`] and [`ByIndex::reduce`].
     pub fn outputs<O: Op<T, Output: Value>>(&self, op: O) -> Result<Vec<O::Output>, gpu_reduce::Error> {
-        self.outputs_by(op, &|fold| fold.run())
-    }
-
-    fn outputs_by<O: Op<T, Output: Value>>(
-        &self,
-        op: O,
-        by: &dyn Fn(&Fold<T>),
-    ) -> Result<Vec<O::Output>, gpu_reduce::Error> {
         match self {
-            Target::All(data) => Ok(vec![data.by(op).block::<256>().run_by(by)?]),
+            Target::All(data) => Ok(vec![data.by(op).block::<256>().run()?]),
             Target::Each(segments) => segments.by(op).block::<256>().run()?.to_vec(),
             Target::ByIndex(groups) => groups.by(op).block::<256>().run()?.to_vec(),
         }
     }
 
+    /// Compiled for each operator and type, and so it only calls.
     fn values<O: Op<T, Output: Value>>(&self, op: O, by: &dyn Fn(&Fold<T>)) -> Result<Values, Error> {
-        Ok(Values::of(self.outputs_by(op, by)?))
+        match self {
+            Target::All(data) => value(data.by(op).block::<256>().run_by(by)),
+            Target::Each(segments) => values(segments.by(op).block::<256>().run_by(by)),
+            Target::ByIndex(groups) => values(groups.by(op).block::<256>().run()),
+        }
     }
+}
+
+/// The result of a whole array. One function for all operators with results of one type.
+#[inline(never)]
+fn value<V: Value>(result: Result<V, gpu_reduce::Error>) -> Result<Values, Error> {
+    Ok(Values::of(vec![result?]))
+}
+
+/// The results of parts, as [`value`].
+#[inline(never)]
+fn values<V: Value>(results: Result<Buffer<V>, gpu_reduce::Error>) -> Result<Values, Error> {
+    Ok(Values::of(results?.to_vec()?))
 }
 
 impl<T: Number> Pairs<'_, T> {
@@ -86,10 +95,10 @@ impl<T: Number> Pairs<'_, T> {
     }
 
     fn values<O: Op<(T, T), Output: Value>>(&self, op: O) -> Result<Values, Error> {
-        Ok(match self {
-            Pairs::All(a, b) => Values::of(vec![(*a, *b).by(op).block::<256>().run()?]),
-            Pairs::Each(segments) => Values::of(segments.by(op).block::<256>().run()?.to_vec()?),
-        })
+        match self {
+            Pairs::All(a, b) => value((*a, *b).by(op).block::<256>().run()),
+            Pairs::Each(segments) => values(segments.by(op).block::<256>().run()),
+        }
     }
 }
 

@@ -12,9 +12,9 @@ const IN_A_PASS: usize = 8;
 impl<T: Number> Target<'_, T> {
     /// Reduces by several operators, with the bits that each has alone.
     ///
-    /// All items on the CPU are read from memory once for eight operators: a part of them that fits in a
-    /// cache is folded by each. Segments, groups, and items on a GPU are reduced by one operator after
-    /// another.
+    /// All items on the CPU, and columns, are read from memory once for eight operators: a part of them that
+    /// fits in a cache is folded by each. Segments, rows, groups, and items on a GPU are reduced by one
+    /// operator after another.
     ///
     /// Asks `go_on` after every 32 MiB or more of a pass, and between operators, whether to go on.
     ///

@@ -255,8 +255,7 @@ functions! {
 /// Reduces by several operators, whose names are in a list: returns a list. With one name, as its function.
 ///
 /// Each result has the bits of its function. On the CPU the elements are read from memory once: parts that
-/// fit in a cache are reduced by every operator. Over the first axes of an array, and on a GPU, there is a
-/// pass for each operator.
+/// fit in a cache are reduced by every operator. On a GPU there is a pass for each operator.
 ///
 /// >>> import numpy as np
 /// >>> reduce(np.array([1.0, 2.0]), ["sum", "max"])

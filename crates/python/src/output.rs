@@ -76,6 +76,15 @@ fn one<'py>(
         return scalar.call1((number(py, values, place)?,));
     }
     let module = numpy.module.bind(py);
+    // NumPy makes the array of the results' bytes at once, with its type and shape.
+    let has_bits_of = held == name || matches!((held, name), ("u64", "i64") | ("u8", "bool"));
+    if home.is_none()
+        && has_bits_of
+        && shape.places.is_sorted()
+        && let (Some(lengths), Some(dtype)) = (&shape.returned, numpy.dtype(py, name))
+    {
+        return new_array(py, values, place, dtype, lengths);
+    }
     let array = if held == "i128" {
         let numbers = (0..values.len()).map(|result| number(py, values, result * values.width() + place));
         let numbers = numbers.collect::<PyResult<Vec<_>>>()?;
@@ -84,11 +93,10 @@ fn one<'py>(
         }
         module.call_method1("array", (numbers, "O"))?
     } else {
-        // (Without results, any size does.)
-        let size = (values.bytes().len() / (values.len() * values.width()).max(1)).max(1);
-        let bytes = PyByteArray::new(py, &column(values, place, size));
-        let dtype = if held == "bf16" { "u2" } else { numpy_name(held) };
-        let array = numpy.ndarray.bind(py).call1(((values.len(),), dtype, bytes))?;
+        // `bf16` has no type in NumPy: its bits have.
+        let dtype = numpy.dtype(py, held).or_else(|| numpy.dtype(py, "u16"));
+        let dtype = dtype.ok_or_else(|| PyValueError::new_err(format!("NumPy has no type for {held}")))?;
+        let array = new_array(py, values, place, dtype, &[values.len()])?;
         match (held, name) {
             ("bf16", _) => of_bfloat16(&array, home)?,
             _ if held == name => array,
@@ -122,12 +130,27 @@ fn one<'py>(
     }
 }
 
-/// One number of each result.
+/// A NumPy array of number `place` of each result, whose bytes are of this type.
+fn new_array<'py>(
+    py: Python<'py>,
+    values: &Values,
+    place: usize,
+    dtype: &Bound<'py, PyAny>,
+    lengths: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    // (Without results, any size does.)
+    let size = (values.bytes().len() / (values.len() * values.width()).max(1)).max(1);
+    let bytes = match values.width() {
+        1 => PyByteArray::new(py, values.bytes()),
+        _ => PyByteArray::new(py, &column(values, place, size)),
+    };
+    numpy(py)?.ndarray.bind(py).call1((PyTuple::new(py, lengths)?, dtype, bytes))
+}
+
+/// One number of each result, if these have several.
 fn column(values: &Values, place: usize, size: usize) -> Vec<u8> {
-    match values.width() {
-        1 => values.bytes().to_vec(),
-        width => values.bytes().chunks_exact(size).skip(place).step_by(width).flatten().copied().collect(),
-    }
+    let numbers = values.bytes().chunks_exact(size).skip(place).step_by(values.width());
+    numbers.flatten().copied().collect()
 }
 
 /// A number as Python's float, int or bool.

@@ -54,6 +54,32 @@ def test_rows_in_parts():
     assert np.array_equal(low, x.min(axis=2)) and np.array_equal(high, x.argmax(axis=2))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i4", "f2"])
+def test_columns_in_one_pass(dtype):
+    # Columns of one chunk and of several, which are of different lengths for different operators; on one thread and
+    # on several.
+    for shape in [(3, 700_001), (1500, 33), (300_000, 3), (70_000, 2, 5)]:
+        x = (np.random.default_rng(3).standard_normal(shape) * 5).astype(dtype)
+        few = ["sum", "var", "argmax", "exact_sum", "minmax", "logsumexp", "moments", "nansum", "any", "prod"]
+        with np.errstate(all="ignore"):
+            found = gpu_reduce.reduce(x, few, axis=0)
+            for name, results in zip(few, found):
+                assert same(results, gpu_reduce.reduce(x, name, axis=0)), (name, shape)
+        # Each column has the bits of its elements alone.
+        last = np.ascontiguousarray(x[:, -1] if x.ndim == 2 else x[:, -1, -1])
+        total = np.asarray(gpu_reduce.sum(last))
+        assert np.asarray(found[0]).reshape(-1)[-1:].tobytes() == total.tobytes(), shape
+
+
+def test_columns_without_elements():
+    for op in ["sum", "prod", "any", "mean"]:
+        one, two = gpu_reduce.reduce(np.empty((0, 3)), [op, "count_nonzero"], axis=0)
+        assert same(one, gpu_reduce.reduce(np.empty((0, 3)), op, axis=0)) and np.array_equal(two, [0, 0, 0])
+    with pytest.raises(ValueError):
+        gpu_reduce.reduce(np.empty((0, 3)), ["sum", "max"], axis=0)
+    assert [len(r) for r in gpu_reduce.reduce(np.empty((3, 0)), ["sum", "count_nan"], axis=0)] == [0, 0]
+
+
 def test_names():
     x = np.array([1.0, 2.0])
     assert gpu_reduce.reduce(x, []) == []
