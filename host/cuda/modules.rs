@@ -309,6 +309,6 @@ pub mod tests {
     #[test]
     fn what_embedding_adds_is_small() {
         let bytes: usize = all().map(|ptx| ptx.packed.len()).sum();
-        assert!(bytes < 6_600_000, "{bytes} bytes");
+        assert!(bytes < 3_100_000, "{bytes} bytes");
     }
 }
