@@ -36,9 +36,9 @@ def main():
     print(f"{'device':8}{'elements':>10}  {'call':40}{'µs':>8}")
     for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
         synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
-        for len in [10**3, 10**6]:
+        for len in [10, 10**3, 10**6]:
             x = torch.ones(len, device=device)
-            rows = x.reshape(-1, 100)
+            rows = x.reshape(-1, min(len, 100))
             with_grad = x.clone().requires_grad_()
             calls = {
                 "torch.sum(x)": lambda: torch.sum(x),

@@ -8,19 +8,23 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array as _, ArrayRef, make_array};
 use bytemuck::cast_slice_mut;
+use dlpark::TensorRef;
 use dlpark::ffi::DLDeviceType;
 use dlpark::python::{DlpackStream, ImportRequest, ImportedDlpack, StreamArg};
 use gpu_reduce::{Device, Element, Error, Stream, View};
 use gpu_reduce_dynamic::Dtype;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
 use crate::cuda_interface;
 use crate::error::of_library;
+use crate::exchange::Exchange;
 use crate::kind::Kind;
 use crate::numpy::numpy;
+use crate::tensor::first_of;
 
 /// An array, whose owner keeps its elements.
 pub struct Array<'py> {
@@ -65,6 +69,9 @@ impl<'py> Array<'py> {
         let py = object.py();
         if object.is_exact_instance(numpy(py)?.ndarray.bind(py)) {
             return Self::of_numpy(object);
+        }
+        if Exchange::found(object).is_some() {
+            return Self::of_tensor(object);
         }
         if object.is_instance(numpy(py)?.ndarray.bind(py))? {
             if object.hasattr("mask")? {
@@ -163,12 +170,32 @@ impl<'py> Array<'py> {
 
     fn of_tensor(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         // PyTorch's, whose gradient would be lost without a word.
-        if object.getattr_opt("requires_grad")?.is_some_and(|requires| requires.is_truthy().unwrap_or(false))
-        {
+        let requires = object.getattr_opt(intern!(object.py(), "requires_grad"))?;
+        if requires.is_some_and(|requires| requires.is_truthy().unwrap_or(false)) {
             return Err(PyTypeError::new_err(
                 "the tensor requires a gradient, which is not computed: use x.detach()",
             ));
         }
+        let described =
+            Exchange::of(object).map(|exchange| Self::of_exchange(object, exchange)).transpose()?;
+        let array = match described.flatten() {
+            Some(array) => array,
+            None => Self::of_capsule(object)?,
+        };
+        // PyTorch's views that negate or conjugate elements when these are read: DLPack describes none.
+        let is = |name| -> PyResult<bool> {
+            object.getattr_opt(name)?.map_or(Ok(false), |is: Bound<'py, PyAny>| is.call0()?.is_truthy())
+        };
+        let py = object.py();
+        if is(intern!(py, "is_neg"))? || array.kind.is_complex && is(intern!(py, "is_conj"))? {
+            let copy = object.call_method0("resolve_conj")?.call_method0("resolve_neg")?;
+            return Ok(Self { home: array.home, ..Self::of_tensor(&copy)? });
+        }
+        Ok(array)
+    }
+
+    /// The array of a tensor by `__dlpack__`.
+    fn of_capsule(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let request = ImportRequest::new(object.as_borrowed())?;
         let at = request.device()?;
         let (device, tensor) = match at.device_type {
@@ -196,27 +223,56 @@ impl<'py> Array<'py> {
                 return Err(PyTypeError::new_err(why));
             }
         };
-        let wrong = |why: dlpark::tensor::Error| PyValueError::new_err(why.to_string());
-        let described = tensor.validate().map_err(wrong)?;
-        let kind = Kind::of_tensor(described.dtype()).ok_or_else(|| {
-            let dtype = described.dtype();
+        let described = tensor.validate().map_err(|why| PyValueError::new_err(why.to_string()))?;
+        let mut array = Self::described(object, &described, device)?;
+        array._owner = Owner::Tensor(tensor);
+        Ok(array)
+    }
+
+    /// The array of a tensor that its library's C functions describe; none if they do not.
+    fn of_exchange(object: &Bound<'py, PyAny>, exchange: &Exchange) -> PyResult<Option<Self>> {
+        let py = object.py();
+        let described = exchange.describe(object, |tensor| {
+            let at = tensor.device();
+            let device = match at.device_type {
+                DLDeviceType::CPU | DLDeviceType::CUDAHOST => Ok(Device::cpu()),
+                DLDeviceType::CUDA => {
+                    let stream = exchange.current_stream(py, at)?;
+                    Device::cuda(at.device_id.try_into().ok()?).and_then(|device| {
+                        // SAFETY: the library has the stream, which is one of the device. What writes the
+                        // elements was enqueued on it.
+                        unsafe { device.stream_from_raw(stream)? }.synchronize()?;
+                        Ok(device)
+                    })
+                }
+                _ => return None,
+            };
+            let device = device.map_err(of_library);
+            Some(device.and_then(|device| Self::described(object, &tensor, device)))
+        });
+        described.transpose()
+    }
+
+    /// The array of a tensor's description. The tensor keeps the elements.
+    fn described(object: &Bound<'py, PyAny>, tensor: &TensorRef, device: Device) -> PyResult<Self> {
+        let kind = Kind::of_tensor(tensor.dtype()).ok_or_else(|| {
+            let dtype = tensor.dtype();
             PyTypeError::new_err(format!(
                 "tensors of type code {} with {} bits and {} lanes are not reduced",
                 dtype.code.0, dtype.bits, dtype.lanes
             ))
         })?;
         let floats = if kind.is_complex { 2 } else { 1 };
-        let strides = described.strides_or_compact().map_err(wrong)?;
-        let strides = strides.iter().map(|&stride| stride as isize * floats).collect();
+        let strides = tensor.strides_or_compact().map_err(|why| PyValueError::new_err(why.to_string()))?;
         Ok(Self {
             kind,
-            shape: described.shape().iter().map(|&length| length as usize).collect(),
-            strides,
-            first: described.data_ptr().cast(),
+            shape: tensor.shape().iter().map(|&length| length as usize).collect(),
+            strides: strides.iter().map(|&stride| stride as isize * floats).collect(),
+            first: first_of(tensor),
             device,
             valid: None,
             home: Some(object.clone()),
-            _owner: Owner::Tensor(tensor),
+            _owner: Owner::Object(object.clone().unbind()),
         })
     }
 

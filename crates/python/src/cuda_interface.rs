@@ -60,7 +60,7 @@ pub fn import<'py>(object: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
 }
 
 /// The strides of a row-major array without gaps.
-fn compact(shape: &[usize], of_element: isize) -> Vec<isize> {
+pub fn compact(shape: &[usize], of_element: isize) -> Vec<isize> {
     let mut next = of_element;
     let mut strides: Vec<_> = shape
         .iter()

@@ -17,10 +17,10 @@ use crate::error::of_library;
 use crate::lanes::LARGE;
 
 /// The number of a GPU, or -1 for the CPU, and the handle of a stream.
-type On = (isize, usize);
+pub type On = (isize, usize);
 
 /// Address and bytes of memory.
-type Memory = (usize, usize);
+pub type Memory = (usize, usize);
 
 /// Reduces a row-major array of three axes over the second one. `x` is the array's address, and `out` the
 /// address of the results.
@@ -44,26 +44,7 @@ pub fn reduce_into(
     scratch: Option<Memory>,
 ) -> PyResult<Option<usize>> {
     let lanes = Lanes { x, shape: [outer, len, inner], out };
-    macro_rules! reduce {
-        ($($dtype:literal $T:ident [$($op:literal $Op:ident)*])*) => {
-            match (op, dtype) {
-                $($(($op, $dtype) => lanes.reduce::<$T, $Op>(py, (device, stream), scratch),)*)*
-                _ => return Err(PyTypeError::new_err(format!("{op} does not take {dtype}"))),
-            }
-        };
-    }
-    let reduced = reduce! {
-        "f16" f16 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
-        "bf16" bf16 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
-        "f32" f32 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
-        "f64" f64 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
-        "u8" u8 ["sum" Sum]
-        "i8" i8 ["sum" Sum]
-        "i16" i16 ["sum" Sum]
-        "i32" i32 ["sum" Sum]
-        "i64" i64 ["sum" Sum]
-    };
-    reduced.map_err(of_library)
+    lanes.reduce_by(py, op, dtype, (device, stream), scratch)
 }
 
 /// Adds each of `len` elements at the address `x` to the one of `count` sums that its index, an integer of 64
@@ -98,13 +79,46 @@ pub fn index_add_into(
     added.map_err(of_library)
 }
 
-struct Lanes {
-    x: usize,
-    shape: [usize; 3],
-    out: usize,
+/// The address of a row-major array of three axes, of which the second one is reduced, and the address of the
+/// results.
+pub struct Lanes {
+    pub x: usize,
+    pub shape: [usize; 3],
+    pub out: usize,
 }
 
 impl Lanes {
+    /// Reduces by the operator and elements of the type with these names. For `scratch` see [`reduce_into`].
+    pub fn reduce_by(
+        &self,
+        py: Python,
+        op: &str,
+        dtype: &str,
+        on: On,
+        scratch: Option<Memory>,
+    ) -> PyResult<Option<usize>> {
+        macro_rules! reduce {
+            ($($dtype:literal $T:ident [$($op:literal $Op:ident)*])*) => {
+                match (op, dtype) {
+                    $($(($op, $dtype) => self.reduce::<$T, $Op>(py, on, scratch),)*)*
+                    _ => return Err(PyTypeError::new_err(format!("{op} does not take {dtype}"))),
+                }
+            };
+        }
+        let reduced = reduce! {
+            "f16" f16 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
+            "bf16" bf16 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
+            "f32" f32 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
+            "f64" f64 ["sum" Sum "mean" Mean "logsumexp" LogSumExp "exact_sum" ExactSum]
+            "u8" u8 ["sum" Sum]
+            "i8" i8 ["sum" Sum]
+            "i16" i16 ["sum" Sum]
+            "i32" i32 ["sum" Sum]
+            "i64" i64 ["sum" Sum]
+        };
+        reduced.map_err(of_library)
+    }
+
     fn reduce<T: Item, O: Op<T, Output: Item> + Parameterless>(
         &self,
         py: Python,

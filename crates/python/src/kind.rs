@@ -77,6 +77,23 @@ impl Kind {
         }
     }
 
+    /// The type of a tensor with elements of the type that has this name in Rust; none if there is none.
+    pub fn in_tensor(name: &str) -> Option<DLDataType> {
+        let (code, bits) = match name {
+            "bool" => (DLDataTypeCode::BOOL, 8),
+            "bf16" => (DLDataTypeCode::BFLOAT, 16),
+            _ => {
+                let code = match name.chars().next()? {
+                    'i' => DLDataTypeCode::INT,
+                    'u' => DLDataTypeCode::UINT,
+                    _ => DLDataTypeCode::FLOAT,
+                };
+                (code, 8 * name.parse::<Dtype>().ok()?.size() as u8)
+            }
+        };
+        Some(DLDataType { code, bits, lanes: 1 })
+    }
+
     /// The type in an Arrow array; none if it is no number.
     pub fn of_arrow(data_type: &DataType) -> Option<Kind> {
         let bytes = data_type.primitive_width()?;

@@ -59,7 +59,7 @@ impl By<'_> {
 /// Whether an array is reduced over these axes where it lies, without a copy.
 pub fn lie_in_order(array: &Array, are_reduced: &[bool]) -> bool {
     are_reduced.iter().all(|&is_reduced| is_reduced) && array.is_contiguous()
-        || in_memory_order(array, are_reduced).is_some()
+        || in_memory_order(&array.shape, &array.strides, are_reduced).is_some()
 }
 
 /// Reduces over axes, where `are_reduced` says so. Each result has the bits of reducing its lane alone, in
@@ -78,7 +78,7 @@ pub fn reduce<T: Number>(
             let target = Target::All(array.view::<T>().map_err(of_library)?);
             return Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept });
         }
-        if let Some((mut order, range)) = in_memory_order(array, are_reduced) {
+        if let Some((mut order, range)) = in_memory_order(&array.shape, &array.strides, are_reduced) {
             let end = range.end.min(order.len());
             let product = |axes: &[usize]| axes.iter().map(|&axis| array.shape[axis]).product();
             let shape = [&order[..range.start], &order[range.start..end], &order[end..]].map(product);
@@ -215,8 +215,11 @@ fn check_on_host(array: &Array) -> Result<(), Error> {
 /// The axes of several elements, those with the largest strides first, and the range of these that is
 /// reduced: if the elements lie without gaps, and the reduced axes are neighbours in the order of their
 /// numbers.
-fn in_memory_order(array: &Array, are_reduced: &[bool]) -> Option<(Vec<usize>, Range<usize>)> {
-    let Array { shape, strides, .. } = array;
+pub fn in_memory_order(
+    shape: &[usize],
+    strides: &[isize],
+    are_reduced: &[bool],
+) -> Option<(Vec<usize>, Range<usize>)> {
     let mut order: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] != 1).collect();
     order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
     let mut next = 1;

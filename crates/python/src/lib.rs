@@ -7,6 +7,7 @@ mod copies;
 mod cuda_interface;
 mod enqueue;
 mod error;
+mod exchange;
 mod kind;
 mod lanes;
 mod numpy;
@@ -15,6 +16,7 @@ mod partial;
 mod parts;
 mod reducer;
 mod signals;
+mod tensor;
 
 use call::{Call, Operators};
 use gpu_reduce::Device;
@@ -457,6 +459,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(show_config, module)?)?;
     // Not in `__all__`: for `gpu_reduce.torch` alone.
     module.setattr("reduce_into", wrap_pyfunction!(enqueue::reduce_into, module)?)?;
+    module.setattr("reduce_tensor", wrap_pyfunction!(tensor::reduce_tensor, module)?)?;
     module.setattr("index_add_into", wrap_pyfunction!(enqueue::index_add_into, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

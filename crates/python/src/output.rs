@@ -7,6 +7,7 @@ use pyo3::types::{PyByteArray, PyTuple};
 
 use crate::kind::Kind;
 use crate::numpy::numpy;
+use crate::tensor;
 
 /// The shape of results: as they lie, and as they are returned.
 pub struct Shape {
@@ -54,7 +55,10 @@ pub fn to_python<'py>(
     home: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let width = values.width();
-    let number = |place| one(py, values, place, name, shape, home);
+    let number = |place| match home.and_then(|home| tensor::of_results(values, place, name, shape, home)) {
+        Some(tensor) => Ok(tensor),
+        None => one(py, values, place, name, shape, home),
+    };
     match width {
         1 => number(0),
         _ => Ok(PyTuple::new(py, (0..width).map(number).collect::<PyResult<Vec<_>>>()?)?.into_any()),

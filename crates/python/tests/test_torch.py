@@ -1,17 +1,20 @@
 """gpu_reduce.torch: PyTorch operators. Skipped without PyTorch; what needs a GPU is skipped where there is none."""
 
+import ctypes
 import doctest
 import gc
 import math
 import os
 import subprocess
 import sys
+import weakref
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import gpu_reduce
+from gpu_reduce._native import reduce_tensor
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 gt = pytest.importorskip("gpu_reduce.torch")
@@ -20,6 +23,9 @@ gt = pytest.importorskip("gpu_reduce.torch")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:.*:UserWarning")
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU")
+needs_exchange = pytest.mark.skipif(
+    "__dlpack_c_exchange_api__" not in vars(torch.Tensor), reason="PyTorch before 2.10 has no C exchange API"
+)
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -136,6 +142,148 @@ def test_functions_of_the_package():
         gpu_reduce.sum(x, axis=2)
     with pytest.raises(TypeError, match="detach"):
         gpu_reduce.sum(x.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_results_of_the_package_are_tensors_like_pytorch_s(device):
+    """Integers, whose sums are the same in any order; types, shapes and layouts of all kinds."""
+    unsigned = [torch.uint16, torch.uint32, torch.uint64]
+    for dtype in FLOATS + INTEGERS + unsigned:
+        of_sum = torch.uint64 if dtype in [torch.uint8, *unsigned] else torch.int64
+        of_sum = dtype if dtype.is_floating_point else of_sum
+        for shape in [(), (1,), (7,), (0,), (3, 0), (0, 3), (4, 5), (2, 3, 4)]:
+            x = (sample(torch.int64, shape).abs() % 3).to(dtype).to(device)
+            # On a GPU the elements lie without gaps, and an axis of none is not kept.
+            views = [x.mT if x.dim() > 1 else x, x[..., :1] if x.dim() else x] if device == "cpu" else []
+            for y in [x, *views]:
+                for axis in [None, *range(y.dim() if device == "cpu" or y.numel() else 0)]:
+                    expected = y.cpu().double().sum(axis if axis is not None else tuple(range(y.dim()))).to(of_sum)
+                    got = gpu_reduce.sum(y, axis=axis)
+                    assert (got.device, got.requires_grad) == (y.device, False)
+                    assert got.dtype == of_sum and got.shape == expected.shape
+                    assert got.tolist() == expected.tolist()
+                    if y.shape.numel():
+                        assert gpu_reduce.any(y, axis=axis).tolist() == (y.cpu() != 0).sum(axis).bool().tolist()
+                        low, high = gpu_reduce.minmax(y, axis=axis)
+                        ends = (
+                            y.cpu().double().reshape(-1).aminmax()
+                            if axis is None
+                            else y.cpu().double().aminmax(dim=axis)
+                        )
+                        assert (low.tolist(), high.tolist()) == (ends.min.tolist(), ends.max.tolist())
+                        assert low.dtype == high.dtype == dtype
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_views_that_negate_or_conjugate(device):
+    """The package's functions take elements from memory, where those of such views are not."""
+    z = torch.complex(sample(torch.int64, (3, 4)).double(), sample(torch.int64, (3, 4), seed=2).double()).to(device)
+    for view in [z.conj(), z.conj().imag, torch._neg_view(z.real), torch._neg_view(z.conj())]:
+        for axis in [None, 0]:
+            expected = torch.sum(view) if axis is None else torch.sum(view, axis)
+            got = gpu_reduce.sum(view, axis=axis)
+            assert (got.dtype, got.device) == (expected.dtype, expected.device)
+            assert not got.is_neg() and torch.equal(got, expected.resolve_neg())
+            of_subclass = np.asarray(gpu_reduce.sum(view.cpu().as_subclass(Foreign), axis=axis))
+            assert np.array_equal(of_subclass, expected.resolve_neg().cpu())
+    assert gpu_reduce.count_nonzero(torch._neg_view(torch.ones(3, device=device))).item() == 3
+
+
+@needs_exchange
+@pytest.mark.parametrize("device", DEVICES)
+def test_which_tensors_the_extension_reads(device):
+    x = sample(torch.int64, (6, 7, 8)).float().to(device)
+
+    def read(x, dim=None, keepdim=False):
+        return reduce_tensor("sum", x, dim, keepdim, torch.float32)
+
+    for dim in [None, 0, 2, -1, (0, 1), [1, 2], (2, 0, 1), (), torch.Size([0])]:
+        for keepdim in [False, True]:
+            assert_same(read(x, dim, keepdim), torch.sum(x, dim, keepdim))
+    one = torch.tensor(3.0, device=device)
+    for dim in [None, 0, -1, (), (0,)]:
+        assert_same(read(one, dim), one)
+    with_gradient = x.clone().requires_grad_()
+    assert_same(read(with_gradient), torch.sum(x))
+    assert not read(with_gradient).requires_grad
+    copied = [(x.transpose(0, 1), None), (x[:, 1:], 1), (x, (0, 2)), (x[:1].expand(5, 7, 8), 0), (x.flip(0)[..., 0], 0)]
+    wrong = [(x, 3), (x, -4), (x, (0, 0)), (x, (0, -3)), (x, "x"), (x, 0.5), (x, (0.5,)), (one, 1), (one, (0, 0))]
+    others = [x.as_subclass(Foreign), torch.nn.Parameter(x), x.to_sparse(), x.to("meta"), np.ones(3), [1.0], None]
+    others += [x[:0], x.to(torch.complex64), x.to(torch.float8_e4m3fn)]
+    for y, dim in copied + wrong + [(y, None) for y in others]:
+        assert read(y, dim) is None
+    seen = []
+    torch.vmap(lambda y: (seen.append(read(y)), y)[1])(x)
+    assert seen == [None]
+
+
+@needs_exchange
+def test_another_version_of_the_exchange_api_is_not_used():
+    """Its functions would end the process."""
+
+    class Api(ctypes.Structure):
+        _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("pointers", ctypes.c_void_p * 6)]
+
+    table = Api(2, 0, (ctypes.c_void_p * 6)(0, 1, 1, 1, 1, 1))
+    new_capsule = ctypes.pythonapi.PyCapsule_New
+    new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    name = b"dlpack_exchange_api"
+
+    class Newer:
+        __dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(table), name, None)
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    assert np.asarray(gpu_reduce.sum(Newer(np.arange(10.0)))) == 45.0
+    assert reduce_tensor("sum", Newer(np.arange(10.0)), None, False, None) is None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tensors_are_let_go(device):
+    x = torch.ones(30, 40, device=device)
+    calls = [
+        lambda f=f, axis=axis: f(x, axis) for f in (gpu_reduce.sum, gpu_reduce.any, gt.sum) for axis in (None, 0, 1)
+    ]
+    refused = [x.to("meta"), x.to_sparse(), x.clone().requires_grad_()]
+    counts = [sys.getrefcount(y) for y in [x, type(x), *refused]]
+    for _ in range(1000):
+        for call in calls:
+            call()
+        for y in refused:
+            with pytest.raises((TypeError, RuntimeError, BufferError)):
+                gpu_reduce.sum(y)
+    del y
+    assert [sys.getrefcount(y) for y in [x, type(x), *refused]] == counts
+    for call in calls:
+        result = weakref.ref(call())
+        assert result() is None
+    # A result outlives the tensor that was reduced.
+    rows = sample(torch.int64, (300, 40)).double().to(device)
+    expected = rows.sum(1)
+    results = [gpu_reduce.sum(rows, axis=1), gt.sum(rows, 1)]
+    del rows
+    gc.collect()
+    torch.ones(300, 40, dtype=torch.float64, device=device)
+    for result in results:
+        assert_same(result, expected)
+
+
+def test_memory_of_large_results_is_freed():
+    resource = pytest.importorskip("resource")
+    x = torch.ones(1 << 18, 2)
+    for call in [lambda: gpu_reduce.sum(x, axis=1), lambda: gt.sum(x, 1)]:
+        call()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(300):  # of 1 MiB
+            call()
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
 
 
 def test_dtype():
@@ -426,6 +574,46 @@ def test_streams():
             side.synchronize()
             for result, len in zip(results, [1 << 22, 1 << 11, 1 << 11]):
                 assert (result == len * (number + 1)).all()
+
+
+@needs_gpu
+def test_results_may_be_used_on_another_stream():
+    """PyTorch does not use their memory again before `record_stream`'s stream is done."""
+    side = torch.cuda.Stream()
+    x = torch.ones(1 << 20, 4, device="cuda")
+    gt.sum(x, 1)
+    for _ in range(5):
+        result = gt.sum(x, 1)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(50_000_000)
+            copy = result.clone()
+        result.record_stream(side)
+        del result
+        others = [torch.zeros(1 << 20, device="cuda") for _ in range(4)]
+        side.synchronize()
+        assert (copy == 4).all() and len(others) == 4
+
+
+@needs_gpu
+def test_functions_of_the_package_wait_for_the_current_stream():
+    x = torch.zeros(1 << 22, device="cuda")
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    for number in range(3):
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(50_000_000)
+            x += 1
+            assert gpu_reduce.sum(x).item() == x.numel() * (number + 1)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="PyTorch finds fewer than two GPUs")
+def test_the_tensor_s_gpu_need_not_be_the_current_one():
+    x = torch.ones(1000, device="cuda:1")
+    assert torch.cuda.current_device() == 0
+    for function in [gpu_reduce.sum, gt.sum]:
+        got = function(x)
+        assert got.device == x.device and got.item() == 1000
 
 
 @needs_gpu
