@@ -264,6 +264,21 @@ impl Operator<'_> {
     ) -> bool {
         let Self { types, folds, block, .. } = self;
         let len = range.len();
+        let plan = Plan::new(len as u64, types.width, block);
+        // Short segments are many, and the rest takes longer than to fold one.
+        if len > 0 && plan.chunks == 1 && by.is_none() && types.accumulator <= size_of::<Unit>() {
+            let mut all = MaybeUninit::<Unit>::uninit();
+            let all = all.as_mut_ptr().cast();
+            let reduce = |op: *const ()| {
+                // SAFETY: the functions are for these types, there is a place, and the range is in the items.
+                unsafe {
+                    (folds.chunk)(op, items, range.clone(), 0, plan.row as usize, all);
+                    (types.finish)(op, true, all, len as u64, place)
+                }
+            };
+            // SAFETY: the item exists.
+            return unsafe { with_begun(types, self.op, items, range.start, reduce) };
+        }
         let reduce = |op: *const ()| {
             let mut result = false;
             with_partials(1, types.accumulator, |all| {
@@ -285,7 +300,7 @@ impl Operator<'_> {
                         accumulator: types.accumulator,
                     },
                     op_bytes: types.op_bytes,
-                    plan: Plan::new(len as u64, types.width, block),
+                    plan,
                     width: types.width,
                     parallel: len.saturating_mul(types.bytes) >= PARALLEL_BYTES,
                     place: all.first,
