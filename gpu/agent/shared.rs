@@ -60,9 +60,22 @@ impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
         index: usize,
     ) -> bool {
         // SAFETY: as the caller vouches.
-        unsafe { store_by_member(*shared, all, count, results, index) };
+        unsafe {
+            if const { is_passed::<O::Accumulator>() } {
+                store_by_member(*shared, all, count, results, index);
+            } else {
+                shared.op.store(shared.member, all, count, results, index);
+            }
+        }
         true
     }
+}
+
+/// Whether a kernel's functions take and return such accumulators. Not those of [`Both`](crate::op::together::Both), which
+/// are packed: as an argument or a result they go byte by byte, and an H200 whose driver had compiled it so returned a
+/// variance of `f16` with a wrong last byte, where the emulator ran the same PTX right.
+pub(crate) const fn is_passed<A>() -> bool {
+    align_of::<A>() >= 4
 }
 
 /// Stores a result. A function that kernels call: they store results in many places, and the code for several operators

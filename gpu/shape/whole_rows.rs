@@ -2,6 +2,7 @@
 
 use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, plan_of};
 use crate::Op;
+use crate::agent::shared::is_passed;
 use crate::agent::{Agent, folds_by_loads};
 use crate::input::Input;
 use crate::tree::{fold_lanes, fold_leaves_of_warp, fold_slots, of_thread, unrolled};
@@ -539,7 +540,7 @@ impl<P: Input> Part<P> {
 /// accumulators and for `logsumexp`, whose code for it is a third of the kernel's. For others a call takes longer than it
 /// saves (`var` of rows of 1,024 `f32` 13% more on an H200).
 const fn is_apart<O: Op<I>, I: Copy + 'static>() -> bool {
-    size_of::<O::Accumulator>() > 16 || !folds_by_loads::<O, I>()
+    is_passed::<O::Accumulator>() && (size_of::<O::Accumulator>() > 16 || !folds_by_loads::<O, I>())
 }
 
 /// [`Part::fold_in_any_order`] as a function. Its arguments are values, because structs would go through memory.
