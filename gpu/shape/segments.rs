@@ -602,7 +602,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         unsafe {
             // Most batches end here.
             let [first, last] = [self.bounds.read(bounds), self.bounds.read(bounds + left)];
-            if last.wrapping_sub(first) > left.into() || last > self.arguments.shape.len {
+            if last < first || last - first > left.into() || last > self.arguments.shape.len {
                 return false;
             }
             let mut are_single = true;

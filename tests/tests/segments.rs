@@ -369,6 +369,8 @@ fn bad_offsets_on_a_device() {
         vec![6_001, 6_001, 6_001],
         vec![1 << 31, 2, 4, 6_000],
         vec![0, 1 << 63, 6_000],
+        // Segments of one item, the first of which begins an item before the array.
+        (0..20_000).map(|index: u64| if index == 0 { u64::MAX } else { (index - 1).min(6_000) }).collect(),
     ];
     for seed in 0..16 {
         // Few segments, and enough that short ones are listed.
