@@ -265,7 +265,7 @@ impl Operator<'_> {
         let Self { types, folds, block, .. } = self;
         let len = range.len();
         let plan = Plan::new(len as u64, types.width, block);
-        // Short segments are many, and the rest takes longer than to fold one.
+        // Segments of one chunk may be many, and the preparations below would take longer than folding one.
         if len > 0 && plan.chunks == 1 && by.is_none() && types.accumulator <= size_of::<Unit>() {
             let mut all = MaybeUninit::<Unit>::uninit();
             let all = all.as_mut_ptr().cast();

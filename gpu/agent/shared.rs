@@ -71,9 +71,10 @@ impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
     }
 }
 
-/// Whether a kernel's functions take and return such accumulators. Not those of [`Both`](crate::op::together::Both), which
-/// are packed, and go byte by byte then: on an H200 a variance of 2,600 `f16` beside their mean came out 20 units in the
-/// last place too large, where the emulator ran the same PTX right.
+/// Whether a kernel's functions take and return accumulators of type `A`. The accumulators of
+/// [`Both`](crate::op::together::Both) are packed, and would be passed byte by byte: when they were, on an H200 a
+/// variance of 2,600 `f16` beside their mean came out 20 units in the last place too large, where the emulator ran the
+/// same PTX right.
 pub(crate) const fn is_passed<A>() -> bool {
     align_of::<A>() >= 4
 }

@@ -24,7 +24,7 @@ mod encode {
     #[derive(Default)]
     struct Numbers {
         known: HashSet<u32>,
-        /// Those that are known, the one that was used last at the end.
+        /// The known numbers in the order of their last use.
         used: Vec<u32>,
         next: u32,
     }
@@ -85,7 +85,7 @@ mod decode {
     /// The numbers seen after one name.
     struct Numbers<'a> {
         name: &'a [u8],
-        /// Where in the text each number was new, the one that was used last at the end.
+        /// For each known number, where in the text it was new; in the order of their last use.
         used: Vec<Range<usize>>,
         next: u32,
     }
