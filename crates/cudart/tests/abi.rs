@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// What nvcc would compile these to:
 ///
@@ -73,6 +73,9 @@ macro_rules! function {
 }
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(load);
+
+/// Held by a test while it uses the device: another test's `cudaDeviceReset` would free its memory.
+static DEVICE: Mutex<()> = Mutex::new(());
 
 /// Loads the library, which Cargo has built beside this program.
 fn load() -> Library {
@@ -190,6 +193,7 @@ const ONE: Dim3 = Dim3(1, 1, 1);
 /// A file may have default streams of its threads. Unlike the default stream of all, they can be captured.
 #[test]
 fn a_null_stream_may_be_the_threads_own() {
+    let _device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut device, mut graph, mut word): (*mut c_void, *mut c_void, _) = (null_mut(), null_mut(), 0u32);
     let stream: *mut c_void = null_mut();
     // SAFETY: pointers are to variables of the right type and size.
@@ -213,6 +217,7 @@ fn a_null_stream_may_be_the_threads_own() {
 
 #[test]
 fn a_program_launches_its_kernels_and_uses_its_variables() {
+    let _device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     let (handle, hosts) = register();
     // SAFETY: pointers are to variables of the right type and size.
     unsafe {
