@@ -578,6 +578,13 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     }
 }
 
+impl<T: Item> Segments<'_, View<'_, T>> {
+    /// Returns the device where the items lie.
+    pub fn device(&self) -> Device {
+        self.data.device()
+    }
+}
+
 impl<'a, D: Data<'a>> Parts<'a, D::Item> for Segments<'a, D> {
     /// Compiled for each operator and element type that a program uses, and so only what depends on these
     /// types.

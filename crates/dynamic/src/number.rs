@@ -2,8 +2,8 @@
 
 use gpu_reduce::steps::Fold;
 use gpu_reduce::{
-    Buffer, ByIndex, Element, ExactElement, NanStd, NanVar, Op, Reduce, Segments, Std, Var, View, bf16, f16,
-    for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Buffer, ByIndex, Element, ExactElement, Item, NanStd, NanVar, Op, Reduce, Segments, Std, Var, View, bf16,
+    f16, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 
 use crate::{Dtype, Error, Operator, PairOperator, Value, Values};
@@ -54,7 +54,7 @@ impl<T: Number> Target<'_, T> {
     /// # Errors
     ///
     /// The errors of [`Reduce::reduce`], [`Segments::reduce`] and [`ByIndex::reduce`].
-    pub fn outputs<O: Op<T, Output: Value>>(&self, op: O) -> Result<Vec<O::Output>, gpu_reduce::Error> {
+    pub fn outputs<O: Op<T, Output: Item>>(&self, op: O) -> Result<Vec<O::Output>, gpu_reduce::Error> {
         match self {
             Target::All(data) => Ok(vec![data.by(op).block::<256>().run()?]),
             Target::Each(segments) => segments.by(op).block::<256>().run()?.to_vec(),

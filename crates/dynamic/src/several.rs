@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 
 use gpu_reduce::steps::{Fold, Pass};
+use gpu_reduce::{ArgMinMax, Both, Max, Mean, Min, MinMax, Std, Sum, Var};
 
-use crate::{Error, Number, Operator, Target, Values};
+use crate::{Error, Number, Operator, Target, Value, Values};
 
 /// Operators that share a pass over memory, at most.
 const IN_A_PASS: usize = 8;
@@ -12,11 +13,13 @@ const IN_A_PASS: usize = 8;
 impl<T: Number> Target<'_, T> {
     /// Reduces by several operators, with the bits that each has alone.
     ///
-    /// All items on the CPU, and columns, are read from memory once for eight operators: a part of them that
-    /// fits in a cache is folded by each. Segments, rows, groups, and items on a GPU are reduced by one
-    /// operator after another.
+    /// On the CPU, all items, and columns, are read from memory once for eight operators: a part of them that
+    /// fits in a cache is folded by each. On a GPU, all items, segments, rows and columns are read once by the
+    /// sum, the minimum and the maximum; by two of these with the sum among them, or without it; by `argmin` and
+    /// `argmax`; by the mean and the variance; and by the mean and the standard deviation. Otherwise one operator
+    /// reduces after another.
     ///
-    /// Asks `go_on` after every 32 MiB or more of a pass, and between operators, whether to go on.
+    /// Asks `go_on` after every 32 MiB or more of a pass on the CPU, and between passes, whether to go on.
     ///
     /// ```
     /// use gpu_reduce_dynamic::gpu_reduce::Reduce;
@@ -37,6 +40,9 @@ impl<T: Number> Target<'_, T> {
         ddof: u64,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Vec<Values>, Error> {
+        if self.has_kernels_of_several() {
+            return self.by_kernels(operators, ddof, go_on);
+        }
         let mut all = Vec::with_capacity(operators.len());
         for (index, operators) in operators.chunks(IN_A_PASS).enumerate() {
             if index > 0 && !go_on() {
@@ -48,6 +54,93 @@ impl<T: Number> Target<'_, T> {
         }
         Ok(all)
     }
+
+    fn has_kernels_of_several(&self) -> bool {
+        match self {
+            Target::All(items) => !items.device().is_cpu(),
+            Target::Each(segments) => !segments.device().is_cpu(),
+            Target::ByIndex(_) => false,
+        }
+    }
+
+    /// Reduces on a GPU: first by kernels of several operators, then by the other operators one after another.
+    fn by_kernels(
+        &self,
+        operators: &[Operator],
+        ddof: u64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<Values>, Error> {
+        let mut all: Vec<Option<Values>> = operators.iter().map(|_| None).collect();
+        let mut is_first = true;
+        let mut may_start = || match is_first || go_on() {
+            true => {
+                is_first = false;
+                Ok(())
+            }
+            false => Err(Error::Stopped),
+        };
+        for (together, reduce) in kernels() {
+            let places: Vec<_> = together
+                .iter()
+                .map(|of| (0..all.len()).find(|&place| operators[place] == *of && all[place].is_none()))
+                .collect();
+            if places[0].is_none() || places.iter().flatten().count() < 2 {
+                continue;
+            }
+            may_start()?;
+            // If it fails, the operator that has no result says so below.
+            let Ok(values) = reduce(self, ddof) else { continue };
+            for (place, values) in places.into_iter().zip(values) {
+                if let Some(place) = place {
+                    all[place] = Some(values);
+                }
+            }
+        }
+        let others = all.into_iter().zip(operators).map(|(values, &operator)| match values {
+            Some(values) => Ok(values),
+            None => {
+                may_start()?;
+                self.reduce(operator, ddof)
+            }
+        });
+        others.collect()
+    }
+}
+
+/// Operators, and the function that reduces by one kernel for all of them, for some degrees of freedom.
+type Kernel<T> = (&'static [Operator], fn(&T, u64) -> Result<Vec<Values>, gpu_reduce::Error>);
+
+/// The kernels of several operators. Each is used if its first operator is wanted, and another one.
+fn kernels<'a, T: Number>() -> [Kernel<Target<'a, T>>; 5] {
+    use Operator::{ArgMax, ArgMin};
+    [
+        (&[Operator::Sum, Operator::Min, Operator::Max], |target, _| {
+            let (sums, extremes) = apart(target.outputs(Both(Sum, Both(Min, Max)))?);
+            let (minima, maxima) = apart(extremes);
+            Ok(vec![Values::of(sums), Values::of(minima), Values::of(maxima)])
+        }),
+        (&[Operator::Min, Operator::Max], |target, _| Ok(each(target.outputs(MinMax)?))),
+        (&[ArgMin, ArgMax], |target, _| Ok(each(target.outputs(ArgMinMax)?))),
+        (&[Operator::Mean, Operator::Var], |target, ddof| {
+            let (means, variances) = apart(target.outputs(Both(Mean, Var::new(ddof)))?);
+            Ok(vec![Values::of(means), Values::of(variances)])
+        }),
+        (&[Operator::Mean, Operator::Std], |target, ddof| {
+            let (means, deviations) = apart(target.outputs(Both(Mean, Std::new(ddof)))?);
+            Ok(vec![Values::of(means), Values::of(deviations)])
+        }),
+    ]
+}
+
+/// Results of pairs of operators.
+fn apart<A: Copy, B: Copy>(pairs: Vec<Both<A, B>>) -> (Vec<A>, Vec<B>) {
+    pairs.into_iter().map(|Both(a, b)| (a, b)).unzip()
+}
+
+/// Results of two operators with results of one type.
+fn each<V: Value>(pairs: Vec<[V; 2]>) -> Vec<Values> {
+    let (a, b) = pairs.into_iter().map(|[a, b]| (a, b)).unzip();
+    vec![Values::of::<V>(a), Values::of::<V>(b)]
 }
 
 /// Reduces by operators, in one pass with the folds `before`. Returns the results in reverse order.

@@ -51,6 +51,56 @@ fn errors_of_any_operator() {
     assert_eq!(of(&items, &[]).unwrap(), "[]");
 }
 
+/// On a GPU, operators that the library has one kernel for share a pass, with the bits that each has alone.
+#[test]
+fn several_operators_share_kernels() {
+    use Operator::{ArgMax, ArgMin, Max, Mean, Min, Std, Sum, SumSq, Var};
+    let device = gpu_reduce::Device::emulator().unwrap();
+    let cases: [(&[Operator], usize); 9] = [
+        (&[Max, Sum, Min], 1),
+        (&[Sum, Max], 1),
+        (&[Max, Min], 1),
+        (&[ArgMax, ArgMin], 1),
+        (&[Var, Mean], 1),
+        (&[Mean, Std, Sum, Sum, Min], 3),
+        (&[Sum, SumSq], 2),
+        (&[Mean, Var, Std], 2),
+        (&[Mean, Sum, ArgMin, Std, Max, ArgMax], 3),
+    ];
+    for dtype in [Dtype::f32, Dtype::f16, Dtype::i8, Dtype::u64] {
+        with_type!(dtype, T => {
+            let items = items::<T>(6000);
+            let there = device.upload(&items).unwrap();
+            let offsets = [0u32, 1, 1000, 6000];
+            let targets: [(Target<T>, Target<T>); 4] = [
+                (Target::All(there.data()), Target::All(items.data())),
+                (Target::Each(there.rows(60).unwrap()), Target::Each(items.rows(60).unwrap())),
+                (Target::Each(there.columns(60).unwrap()), Target::Each(items.columns(60).unwrap())),
+                (Target::Each(there.segments(&offsets).unwrap()), Target::Each(items.segments(&offsets).unwrap())),
+            ];
+            for (target, on_host) in &targets {
+                for (operators, passes) in cases {
+                    let asked = Cell::new(0);
+                    let go_on = || asked.replace(asked.get() + 1) < 9;
+                    let found = target.reduce_all(operators, 1, &go_on).unwrap();
+                    assert_eq!(asked.get() + 1, passes, "{operators:?}");
+                    for (operator, found) in operators.iter().zip(found) {
+                        let expected = on_host.reduce(*operator, 1).unwrap();
+                        same(&found, &expected, || format!("{operator} of {operators:?}, {dtype}"));
+                    }
+                }
+            }
+        });
+    }
+    // Without a result, the operator says so.
+    let none = device.upload::<f32>(&[]).unwrap();
+    let empty = Target::All(none.data()).reduce_all(&[Sum, Max], 0, &|| true).map(|_| ());
+    assert_eq!(empty, Err(Error::Reduce(gpu_reduce::Error::EmptyInput { op: "max" })));
+    let some = device.upload(&[1.5f32]).unwrap();
+    let stopped = Target::All(some.data()).reduce_all(&[Sum, Max, Mean], 0, &|| false).map(|_| ());
+    assert_eq!(stopped, Err(Error::Stopped));
+}
+
 #[test]
 fn segments_go_one_after_another() {
     let items = items::<f32>(LONG);

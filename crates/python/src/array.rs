@@ -389,6 +389,11 @@ impl<'py> Array<'py> {
         }
     }
 
+    /// The shape without the axis of the parts of complex numbers.
+    pub fn shape_of_numbers(&self) -> &[usize] {
+        &self.shape[..self.shape.len() - usize::from(self.kind.is_complex)]
+    }
+
     /// The first element.
     pub fn first<T: Element>(&self) -> *const T {
         self.first.cast()

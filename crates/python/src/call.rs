@@ -2,6 +2,7 @@
 
 use std::slice::from_ref;
 
+use bytemuck::cast_slice;
 use gpu_reduce::Element;
 use gpu_reduce_dynamic::{Number, Operator, Values, with_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -14,7 +15,7 @@ use crate::error::of_library;
 use crate::kind::Kind;
 use crate::lanes::{self, By, Choice};
 use crate::numpy::numpy;
-use crate::output::{Shape, into_out, numpy_name, to_python, type_of};
+use crate::output::{Shape, at_home, into_out, numpy_name, to_python, type_of};
 
 /// The arguments of a function of one array.
 #[derive(Default)]
@@ -52,7 +53,7 @@ impl<'py> Call<'_, 'py> {
                 &converted
             }
         };
-        let array = self.array(x)?;
+        let array = self.array(x, operators)?;
         let mut results = if array.kind.is_complex {
             self.reduce_complex(x, array, operators)?
         } else {
@@ -72,7 +73,7 @@ impl<'py> Call<'_, 'py> {
     }
 
     /// The elements of `x`: a copy if that is needed and allowed.
-    fn array(&self, x: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
+    fn array(&self, x: &Bound<'py, PyAny>, operators: &[Operator]) -> PyResult<Array<'py>> {
         let array = Array::of_any(x);
         if !self.copy {
             return array;
@@ -82,9 +83,13 @@ impl<'py> Call<'_, 'py> {
         }
         let array = array?;
         let are_reduced = self.are_reduced(array.shape.len())?;
+        let is_prod_of_complex = array.kind.is_complex && operators.contains(&Operator::Prod);
+        let is_in_lanes = self.initial.is_some() && operators.iter().copied().any(is_extreme);
         match array.device.is_cpu() {
             true => Ok(array),
-            false if self.mask.is_some_and(|mask| !is_true(mask)) => copies::array_on_host(x),
+            false if self.mask.is_some_and(|mask| !is_true(mask)) || is_in_lanes || is_prod_of_complex => {
+                copies::array_on_host(x)
+            }
             false if lanes::lie_in_order(&array, &are_reduced) => Ok(array),
             false => copies::in_order(x, &are_reduced),
         }
@@ -122,8 +127,7 @@ impl<'py> Call<'_, 'py> {
             let view = lanes::contiguous::<u8>(&mask, &mut copy).map_err(of_library)?;
             flags = view.to_vec().map_err(of_library)?.iter().map(|&flag| flag != 0).collect::<Vec<_>>();
             // The parts of a complex number have one flag.
-            let axes = array.shape.len() - usize::from(array.kind.is_complex);
-            let mut strides = broadcast(&mask.shape, &array.shape[..axes])?;
+            let mut strides = broadcast(&mask.shape, array.shape_of_numbers())?;
             strides.resize(array.shape.len(), 0);
             choice.mask = Some((&flags, strides));
         }
@@ -132,6 +136,16 @@ impl<'py> Call<'_, 'py> {
         }
         let by = By { operators, ddof: self.ddof as u64 };
         let reduced = lanes::reduce(py, array, are_reduced, &choice, by)?;
+        for (values, operator) in reduced.values.iter().zip(operators) {
+            let leaves_out = matches!(operator, Operator::NanArgMin | Operator::NanArgMax);
+            if leaves_out && !T::IS_INTEGER && has_zeros(values) {
+                let by = By { operators: &[Operator::NanMin], ddof: 0 };
+                let smallest = lanes::reduce(py, array, are_reduced, &choice, by)?;
+                if has_nans::<T>(&smallest.values[0]) {
+                    return Err(PyValueError::new_err("All-NaN slice encountered"));
+                }
+            }
+        }
         let shape = self.shape(array, are_reduced, &reduced.order);
         let returned = |(values, &operator): (&Values, &Operator)| {
             let name = type_of(operator, array.kind, values.type_name());
@@ -156,26 +170,45 @@ impl<'py> Call<'_, 'py> {
         are_reduced: &[bool],
         operator: Operator,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let leaves_out = matches!(operator, Operator::NanVar | Operator::NanStd);
-        if self.mask.is_some() || array.valid.is_some() || leaves_out {
-            let why = "if a mask, nulls or NaNs leave elements out, the correction is a whole number";
-            return Err(PyValueError::new_err(why));
-        }
-        let count: usize =
-            (0..are_reduced.len()).filter(|&axis| are_reduced[axis]).map(|axis| array.shape[axis]).product();
-        let whole = Call { axis: self.axis, keepdims: self.keepdims, ..Call::default() };
-        let of_population =
-            with_type!(array.kind.dtype, T => whole.reduce::<T>(py, array, are_reduced, &[operator])?)
-                .swap_remove(0);
-        let factor = count as f64 / (count as f64 - self.ddof).max(0.0);
-        let factor = if operator == Operator::Std { factor.sqrt() } else { factor };
-        let scaled = of_population.mul(factor)?;
-        match array.kind.dtype.name() {
-            "f32" | "f16" => {
-                scaled.call_method1("astype", (numpy_name(array.kind.dtype.name()),)).or(Ok(scaled))
+        let Call { axis, keepdims, mask, copy, .. } = *self;
+        let whole = Call { axis, keepdims, mask, copy, ..Call::default() };
+        let reduce = |operator| -> PyResult<Bound<'py, PyAny>> {
+            with_type!(array.kind.dtype, T => {
+                Ok(whole.reduce::<T>(py, array, are_reduced, &[operator])?.swap_remove(0))
+            })
+        };
+        let of_population = reduce(operator)?;
+        let module = numpy(py)?.module.bind(py);
+        let number = |count: f64| count.into_pyobject(py).map(Bound::into_any);
+        let mut count = match (mask.filter(|mask| !is_true(mask)), &array.valid) {
+            (None, None) => {
+                let lengths = (0..are_reduced.len()).filter(|&axis| are_reduced[axis]);
+                number(lengths.map(|axis| array.shape[axis]).product::<usize>() as f64)?
             }
-            _ => Ok(scaled),
+            (None, Some(valid)) => number(valid.iter().filter(|&&valid| valid).count() as f64)?,
+            (Some(mask), _) => {
+                let mask = copies::numpy_of(mask)?;
+                let shape = PyTuple::new(py, array.shape_of_numbers())?;
+                let flags = module.call_method1("broadcast_to", (mask, shape))?;
+                let count = Call { axis, keepdims, ..Call::default() }.run(&flags, Operator::CountNonzero)?;
+                // The parts of a complex number have one count.
+                if array.kind.is_complex { module.call_method1("expand_dims", (count, -1))? } else { count }
+            }
+        };
+        if matches!(operator, Operator::NanVar | Operator::NanStd) {
+            count = count.sub(copies::numpy_of(&reduce(Operator::CountNan)?)?)?;
         }
+        let has_freedom = module.call_method1("greater", (&count, self.ddof))?;
+        let freedom = module.call_method1("where", (has_freedom, count.sub(self.ddof)?, f64::NAN))?;
+        let mut factor = module.call_method1("divide", (count, freedom))?;
+        if matches!(operator, Operator::Std | Operator::NanStd) {
+            factor = module.call_method1("sqrt", (factor,))?;
+        }
+        let factor = match &array.home {
+            None => factor,
+            Some(home) => at_home(&module.call_method1("asarray", (factor,))?, home, "f64")?,
+        };
+        as_type(&of_population.mul(factor)?, &of_population.getattr("dtype")?)
     }
 
     /// Whether each axis is reduced.
@@ -239,6 +272,16 @@ pub fn tells_place(operator: Operator) -> bool {
         operator,
         Operator::ArgMin | Operator::ArgMax | Operator::ArgMinMax | Operator::NanArgMin | Operator::NanArgMax
     )
+}
+
+/// Whether an index is 0, as where all elements are NaN.
+fn has_zeros(indices: &Values) -> bool {
+    indices.bytes().chunks_exact(size_of::<u64>()).any(|index| index == [0; size_of::<u64>()])
+}
+
+fn has_nans<T: Element>(elements: &Values) -> bool {
+    #[expect(clippy::eq_op, reason = "only a NaN differs from itself")]
+    cast_slice::<u8, T>(elements.bytes()).iter().any(|element| element != element)
 }
 
 fn is_true(object: &Bound<PyAny>) -> bool {

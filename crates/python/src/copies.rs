@@ -34,6 +34,15 @@ pub fn on_host<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
+/// An array or a tensor as one of NumPy.
+pub fn numpy_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let x = match x.hasattr("__dlpack_device__")? {
+        true if !x.is_instance(numpy(x.py())?.ndarray.bind(x.py()))? => on_host(x)?,
+        _ => x.clone(),
+    };
+    numpy(x.py())?.module.bind(x.py()).call_method1("asarray", (x,))
+}
+
 /// The array of a copy on the CPU, whose results go to the library and the device of the tensor.
 pub fn array_on_host<'py>(x: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
     let mut array = Array::of_any(&on_host(x)?)?;

@@ -11,6 +11,7 @@ use gpu_reduce_dynamic::{Error as Failure, Number, Operator, PairOperator, Pairs
 use pyo3::prelude::*;
 
 use crate::array::Array;
+use crate::complex::products;
 use crate::error::{exception, needs_copy, of_library};
 use crate::signals::detached;
 
@@ -73,6 +74,14 @@ pub fn reduce<T: Number>(
 ) -> PyResult<Reduced> {
     let kept: Vec<usize> = (0..are_reduced.len()).filter(|&axis| !are_reduced[axis]).collect();
     let is_large = array.len() * size_of::<T>() >= LARGE;
+    // Of the other operators, the parts of complex numbers are elements.
+    if array.kind.is_complex && by.operators == [Operator::Prod] {
+        check_on_host(array).map_err(needs_copy)?;
+        let lanes = Lanes::of(array, are_reduced, choice);
+        let dtype = array.kind.dtype;
+        let products = || products(dtype, cast_slice(&lanes.items), &lanes.offsets);
+        return Ok(Reduced { values: vec![py.detach(products).map_err(exception)?], order: kept });
+    }
     if choice.mask.is_none() && choice.initial.is_none() {
         if kept.is_empty() && array.is_contiguous() {
             let target = Target::All(array.view::<T>().map_err(of_library)?);

@@ -26,10 +26,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use array::Array;
+use complex::{dots, of_parts};
 use copies::on_host;
 use error::exception;
 use numpy::numpy;
-use output::{Shape, to_python};
+use output::{Shape, library_of, to_python};
 
 type Any<'py> = Bound<'py, PyAny>;
 type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -257,7 +258,8 @@ functions! {
 /// Reduces by several operators, whose names are in a list: returns a list. With one name, as its function.
 ///
 /// Each result has the bits of its function. On the CPU the elements are read from memory once: parts that
-/// fit in a cache are reduced by every operator. On a GPU there is a pass for each operator.
+/// fit in a cache are reduced by every operator. On a GPU there is a pass for each operator, but only one for
+/// sum, min and max or two of them, for argmin and argmax, and for mean with var or std.
 ///
 /// >>> import numpy as np
 /// >>> reduce(np.array([1.0, 2.0]), ["sum", "max"])
@@ -277,7 +279,9 @@ fn reduce<'py>(
     Operators::of(ops)?.map(x.py(), |operators| call.run_all(x, operators))
 }
 
-/// The norm of vectors over axes, as numpy.linalg.vector_norm: ord is 2, 1, 0 or infinity.
+/// The norm of vectors over axes, as numpy.linalg.vector_norm. If ord is another number than 2, 1, 0 and infinity,
+/// or the elements are complex numbers and ord is not 2 or 0, the magnitudes and their powers are computed first: of
+/// elements on a GPU with copy=True only.
 ///
 /// >>> import numpy as np
 /// >>> vector_norm(np.array([3.0, -4.0]))
@@ -292,21 +296,60 @@ fn vector_norm<'py>(
     copy: bool,
 ) -> PyResult<Any<'py>> {
     let call = Call { axis, keepdims, copy, ..Call::default() };
+    if ord == 2.0 {
+        return call.run(x, Operator::NormL2);
+    }
+    let array = Array::of_any(x);
+    let is_complex = array.as_ref().is_ok_and(|array| array.kind.is_complex);
     match ord {
-        2.0 => call.run(x, Operator::NormL2),
-        1.0 => call.run(x, Operator::NormL1),
-        0.0 => {
-            let kind = Array::of_any(x)?.kind;
-            let is_float = matches!(kind.dtype, Dtype::f16 | Dtype::bf16 | Dtype::f32 | Dtype::f64);
-            let name = if is_float { kind.dtype.aliases()[0] } else { "float64" };
-            call.run(x, Operator::CountNonzero)?.call_method1("astype", (name,))
+        1.0 if !is_complex => return call.run(x, Operator::NormL1),
+        f64::INFINITY if !is_complex => return call.run(x, Operator::NormMax),
+        _ => {}
+    }
+    let array = array?;
+    let is_float = matches!(array.kind.dtype, Dtype::f16 | Dtype::bf16 | Dtype::f32 | Dtype::f64);
+    let dtype = if is_float { array.kind.dtype } else { Dtype::f64 };
+    if ord == 0.0 {
+        return as_floats(&call.run(x, Operator::CountNonzero)?, dtype);
+    }
+    if array.valid.is_some() {
+        return Err(PyTypeError::new_err("of an Arrow array with nulls, ord is 2, 1, 0 or inf"));
+    }
+    if !(copy || array.device.is_cpu()) {
+        let why = format!(
+            "a norm of order {ord} needs a copy of elements on a GPU, their magnitudes: pass copy=True"
+        );
+        return Err(PyTypeError::new_err(why));
+    }
+    let x = match array.home {
+        Some(_) => x.clone(),
+        None => numpy(x.py())?.module.bind(x.py()).call_method1("asarray", (x,))?,
+    };
+    let x = if is_float { x } else { as_floats(&x, dtype)? };
+    let magnitudes = x.call_method0("__abs__")?;
+    match ord {
+        f64::INFINITY => call.run(&magnitudes, Operator::Max),
+        f64::NEG_INFINITY => call.run(&magnitudes, Operator::Min),
+        1.0 => call.run(&magnitudes, Operator::Sum),
+        power => {
+            let powers = magnitudes.pow(power, x.py().None())?;
+            call.run(&powers, Operator::Sum)?.pow(power.recip(), x.py().None())
         }
-        f64::INFINITY => call.run(x, Operator::NormMax),
-        other => Err(PyValueError::new_err(format!("ord is 2, 1, 0 or inf, not {other}"))),
     }
 }
 
-/// The dot products of vectors along an axis, as numpy.vecdot.
+/// An array, a scalar or a tensor with elements of a type of floats.
+fn as_floats<'py>(x: &Any<'py>, dtype: Dtype) -> PyResult<Any<'py>> {
+    match (&library_of(x)?[..], dtype) {
+        ("torch", Dtype::f16) => x.call_method0("half"),
+        ("torch", Dtype::bf16) => x.call_method0("bfloat16"),
+        ("torch", Dtype::f32) => x.call_method0("float"),
+        ("torch", _) => x.call_method0("double"),
+        _ => x.call_method1("astype", (dtype.aliases()[0],)),
+    }
+}
+
+/// The dot products of vectors along an axis, as numpy.vecdot: of complex numbers with the first ones conjugated.
 ///
 /// >>> import numpy as np
 /// >>> vecdot(np.array([[1, 2], [3, 4]]), np.array([10, 1]))
@@ -335,21 +378,26 @@ fn dot<'py>(
     copy: bool,
     operator: PairOperator,
 ) -> PyResult<Any<'py>> {
-    let (a, b) = (Array::of(x1)?, Array::of(x2)?);
+    let array = |x: &Any<'py>| match operator {
+        PairOperator::Dot => Array::of_any(x),
+        _ => Array::of(x),
+    };
+    let (a, b) = (array(x1)?, array(x2)?);
     let are_on_host = a.device.is_cpu() && b.device.is_cpu();
     if copy && !are_on_host && !(fit(&a, &b, axis) && a.is_contiguous() && b.is_contiguous()) {
         let (x1, x2) = (on_host(x1)?, on_host(x2)?);
-        let mut of_copy = Array::of(&x1)?;
+        let mut of_copy = array(&x1)?;
         of_copy.home = a.home;
-        let (a, b) = (of_copy, Array::of(&x2)?);
+        let (a, b) = (of_copy, array(&x2)?);
         return dot_of([&x1, &x2], a, b, axis, operator);
     }
     dot_of([x1, x2], a, b, axis, operator)
 }
 
-/// Whether the last axis of arrays of one shape and type is reduced.
+/// Whether the last axis of arrays of one shape and type is reduced, and where they lie.
 fn fit(a: &Array, b: &Array, axis: isize) -> bool {
-    a.shape == b.shape && a.kind == b.kind && (axis == -1 || axis + 1 == a.shape.len() as isize)
+    let is_taken = !a.kind.is_complex || a.device.is_cpu() && b.device.is_cpu();
+    is_taken && a.shape == b.shape && a.kind == b.kind && (axis == -1 || axis + 1 == a.shape.len() as isize)
 }
 
 /// The dot products of objects, whose arrays are given too. The results go home with those of `a`.
@@ -364,8 +412,8 @@ fn dot_of<'py>(
     let home = a.home.take();
     if !fit(&a, &b, axis) {
         if !(a.device.is_cpu() && b.device.is_cpu()) {
-            let why = "arrays on a GPU have one shape and type, and their last axis is reduced: copy=True copies them \
-                       to the CPU";
+            let why = "arrays on a GPU have one shape and type of real numbers, and their last axis is reduced: \
+                       copy=True copies them to the CPU";
             return Err(PyTypeError::new_err(why));
         }
         // NumPy makes one type and shape of them, and moves the axis.
@@ -389,10 +437,21 @@ fn dot_of<'py>(
             )));
         }
         let both = module.call_method1("broadcast_arrays", (x1, x2))?;
-        (a, b) = (Array::of(&both.get_item(0)?)?, Array::of(&both.get_item(1)?)?);
+        (a, b) = (Array::of_any(&both.get_item(0)?)?, Array::of_any(&both.get_item(1)?)?);
     }
     if a.shape.is_empty() {
         return Err(PyValueError::new_err("vecdot takes arrays with at least one axis"));
+    }
+    let kept = a.shape[..a.shape.len() - 1].to_vec();
+    let shape = |count| match kept.is_empty() {
+        true => Shape::scalar(),
+        false => Shape { lengths: vec![count], places: vec![0], returned: Some(kept) },
+    };
+    if a.kind.is_complex {
+        let dtype = a.kind.dtype;
+        let values = dots([&mut a, &mut b]).map_err(exception)?;
+        let parts = to_python(py, &values, dtype.name(), &shape(values.len()), None)?;
+        return of_parts(&parts, dtype, home.as_ref());
     }
     let values = with_type!(a.kind.dtype, T => lanes::dot::<T>(py, [&a, &b], operator)).map_err(exception)?;
     let held = values.type_name();
@@ -402,12 +461,7 @@ fn dot_of<'py>(
         "i64" | "u64" if operator == PairOperator::Dot => a.kind.dtype.name(),
         held => held,
     };
-    let kept = a.shape[..a.shape.len() - 1].to_vec();
-    let shape = match kept.is_empty() {
-        true => Shape::scalar(),
-        false => Shape { lengths: vec![values.len()], places: vec![0], returned: Some(kept) },
-    };
-    to_python(py, &values, name, &shape, home.as_ref())
+    to_python(py, &values, name, &shape(values.len()), home.as_ref())
 }
 
 /// The names of the devices that reduce: the CPU, and the GPUs that the driver has.

@@ -62,6 +62,21 @@ def test_keepdims_and_several():
     assert gpu_reduce.vecdot(x, x).device == x.device
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_several_have_the_bits_of_one(dtype):
+    # Some of these share a kernel.
+    names = ["max", "mean", "argmin", "sum", "std", "min", "argmax", "count_nonzero"]
+    for shape in [(1,), (70_000,), (300, 70), (7, 3000), (5, 11, 13)]:
+        host = sample(dtype, shape)
+        x = host.cuda()
+        for axis in [None, *range(len(shape))]:
+            for some in [names, names[:4], ["min", "max"], ["mean", "var"], ["argmax", "argmin"], ["sum", "min"]]:
+                found = gpu_reduce.reduce(x, some, axis=axis)
+                for name, got in zip(some, found):
+                    assert got.device == x.device
+                    assert same(got.cpu(), gpu_reduce.reduce(host, name, axis=axis)), (name, some, shape, axis)
+
+
 def test_the_current_stream():
     x = torch.zeros(1 << 24, device="cuda")
     side = torch.cuda.Stream()
@@ -126,6 +141,29 @@ def test_copies_with_a_mask():
     assert got.device == x.device and same(got.cpu(), gpu_reduce.sum(host, axis=1, where=host > 0))
 
 
+def test_copies_with_an_initial():
+    host = sample("float32", (30, 40))
+    with pytest.raises(ValueError, match="copy=True"):
+        gpu_reduce.max(host.cuda(), axis=1, initial=1.5)
+    got = gpu_reduce.max(host.cuda(), axis=1, initial=1.5, copy=True)
+    assert got.device.type == "cuda" and same(got.cpu(), gpu_reduce.max(host, axis=1, initial=1.5))
+    got = gpu_reduce.var(host.cuda(), axis=1, where=host.cuda() > 0, ddof=0.5, copy=True)
+    assert got.device.type == "cuda" and same(got.cpu(), gpu_reduce.var(host, axis=1, where=host > 0, ddof=0.5))
+
+
+def test_norms():
+    host = sample("float32", (30, 40)) + 3
+    for ord in [0, 1, 2, np.inf]:
+        got = gpu_reduce.vector_norm(host.cuda(), axis=1, ord=ord)
+        assert got.device.type == "cuda" and same(got.cpu(), gpu_reduce.vector_norm(host, axis=1, ord=ord))
+    with pytest.raises(TypeError, match="copy=True"):
+        gpu_reduce.vector_norm(host.cuda(), ord=3)
+    for ord in [3, -1, -np.inf]:
+        got = gpu_reduce.vector_norm(host.cuda(), axis=1, ord=ord, copy=True)
+        assert got.device.type == "cuda"
+        torch.testing.assert_close(got.cpu(), torch.linalg.vector_norm(host, ord, dim=1))
+
+
 class Described:
     """An array that has __cuda_array_interface__ only."""
 
@@ -158,6 +196,20 @@ def test_complex():
         assert got.is_cuda and torch.equal(got.cpu(), gpu_reduce.sum(host, axis=axis))
     assert gpu_reduce.count_nonzero(host.cuda()).item() == int((host != 0).sum())
     assert same(gpu_reduce.vector_norm(host.cuda()).cpu(), gpu_reduce.vector_norm(host))
+
+
+def test_products_of_complex_numbers():
+    x = torch.complex(sample("float64", (6, 5)), sample("float64", (6, 5), seed=2))
+    with pytest.raises(ValueError, match="copy=True"):
+        gpu_reduce.prod(x.cuda())
+    for got, host in [
+        (gpu_reduce.prod(x.cuda(), axis=0, copy=True), gpu_reduce.prod(x, axis=0)),
+        (gpu_reduce.vecdot(x.cuda(), x.cuda(), copy=True), gpu_reduce.vecdot(x, x)),
+        (gpu_reduce.var(x.cuda(), axis=1), gpu_reduce.var(x, axis=1)),
+        (gpu_reduce.vector_norm(x.cuda(), ord=1, copy=True), gpu_reduce.vector_norm(x, ord=1)),
+    ]:
+        assert got.device.type == "cuda" and got.dtype == host.dtype
+        torch.testing.assert_close(got.cpu(), host)
 
 
 def test_gradients_are_refused():

@@ -179,6 +179,42 @@ def test_corrections(correction):
             same(getattr(gpu_reduce, name)(x, axis=axis, ddof=correction), theirs, exact=False)
 
 
+@pytest.mark.parametrize("ddof", [0.5, 1.25, 7.5])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_corrections_without_some(ddof):
+    x = samples("f8", (6, 7, 5))
+    x[np.random.default_rng(4).random(x.shape) < 0.3] = np.nan
+    mask = np.random.default_rng(5).random(x.shape) < 0.8
+    clean = np.nan_to_num(x)
+    for axis in [None, 0, 1, (0, 2)]:
+        for keepdims in [False, True]:
+            more = {"axis": axis, "ddof": ddof, "keepdims": keepdims}
+            for name in ["nanvar", "nanstd"]:
+                same(getattr(gpu_reduce, name)(x, **more), getattr(np, name)(x, **more), exact=False)
+                found = getattr(gpu_reduce, name)(x, where=mask, **more)
+                same(found, getattr(np, name)(x, where=mask, **more), exact=False)
+            # Without degrees of freedom it is NaN, as the array API says; NumPy divides by 0.
+            has_freedom = np.count_nonzero(mask, axis=axis, keepdims=keepdims) > ddof
+            for name in ["var", "std"]:
+                theirs = np.where(has_freedom, getattr(np, name)(clean, where=mask, **more), np.nan)[()]
+                same(getattr(gpu_reduce, name)(clean, where=mask, **more), theirs, exact=False)
+                found = getattr(gpu_reduce, name)(clean.astype("f4"), where=mask[0], **more)
+                assert found.dtype == np.float32
+    same(gpu_reduce.nanvar(x[:, 0, 0], ddof=ddof), np.nanvar(x[:, 0, 0], ddof=ddof), exact=False)
+    assert np.isnan(gpu_reduce.nanvar(np.full(3, np.nan), ddof=0.5))
+
+
+def test_places_among_nans():
+    x = np.array([[np.nan, 2.0, 1.0], [0.5, np.nan, 3.0]])
+    for name in ["nanargmin", "nanargmax"]:
+        for axis in [None, 0, 1]:
+            same(getattr(gpu_reduce, name)(x, axis=axis), getattr(np, name)(x, axis=axis))
+        for none in [np.full(4, np.nan), np.array([[1.0, np.nan], [2.0, np.nan]])]:
+            with pytest.raises(ValueError, match="All-NaN slice encountered"):
+                getattr(gpu_reduce, name)(none, axis=0)
+        same(getattr(gpu_reduce, name)(np.array([3, 3, 3])), getattr(np, name)(np.array([3, 3, 3])))
+
+
 def test_products_and_norms():
     x, y = samples("f8", (4, 5)), samples("f8", (4, 5), seed=1)
     same(gpu_reduce.vecdot(x, y), np.einsum("ij,ij->i", x, y))
