@@ -579,9 +579,9 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
 }
 
 impl<T: Item> Segments<'_, View<'_, T>> {
-    /// Returns the device where the items lie.
-    pub fn device(&self) -> Device {
-        self.data.device()
+    /// Returns the items that the segments are of.
+    pub fn data(&self) -> &View<'_, T> {
+        &self.data
     }
 }
 

@@ -56,30 +56,33 @@ fn errors_of_any_operator() {
 fn several_operators_share_kernels() {
     use Operator::{ArgMax, ArgMin, Max, Mean, Min, Std, Sum, SumSq, Var};
     let device = gpu_reduce::Device::emulator().unwrap();
-    let cases: [(&[Operator], usize); 9] = [
-        (&[Max, Sum, Min], 1),
-        (&[Sum, Max], 1),
-        (&[Max, Min], 1),
-        (&[ArgMax, ArgMin], 1),
-        (&[Var, Mean], 1),
-        (&[Mean, Std, Sum, Sum, Min], 3),
-        (&[Sum, SumSq], 2),
-        (&[Mean, Var, Std], 2),
-        (&[Mean, Sum, ArgMin, Std, Max, ArgMax], 3),
+    // The operators, and the passes over all items and over long segments.
+    let cases: [(&[Operator], [usize; 2]); 9] = [
+        (&[Max, Sum, Min], [1, 2]),
+        (&[Sum, Max], [1, 2]),
+        (&[Max, Min], [1, 1]),
+        (&[ArgMax, ArgMin], [1, 1]),
+        (&[Var, Mean], [1, 2]),
+        (&[Mean, Std, Sum, Sum, Min], [3, 5]),
+        (&[Sum, SumSq], [2, 2]),
+        (&[Mean, Var, Std], [2, 3]),
+        (&[Mean, Sum, ArgMin, Std, Max, ArgMax], [3, 5]),
     ];
     for dtype in [Dtype::f32, Dtype::f16, Dtype::i8, Dtype::u64] {
         with_type!(dtype, T => {
-            let items = items::<T>(6000);
+            let items = items::<T>(10_000);
             let there = device.upload(&items).unwrap();
-            let offsets = [0u32, 1, 1000, 6000];
-            let targets: [(Target<T>, Target<T>); 4] = [
+            let offsets = [0u32, 1, 10_000];
+            let targets: [(Target<T>, Target<T>); 5] = [
                 (Target::All(there.data()), Target::All(items.data())),
-                (Target::Each(there.rows(60).unwrap()), Target::Each(items.rows(60).unwrap())),
-                (Target::Each(there.columns(60).unwrap()), Target::Each(items.columns(60).unwrap())),
+                (Target::Each(there.rows(5000).unwrap()), Target::Each(items.rows(5000).unwrap())),
+                (Target::Each(there.columns(2).unwrap()), Target::Each(items.columns(2).unwrap())),
                 (Target::Each(there.segments(&offsets).unwrap()), Target::Each(items.segments(&offsets).unwrap())),
+                (Target::Each(there.rows(100).unwrap()), Target::Each(items.rows(100).unwrap())),
             ];
-            for (target, on_host) in &targets {
-                for (operators, passes) in cases {
+            for (which, (target, on_host)) in targets.iter().enumerate() {
+                for (operators, [of_all, of_long]) in cases {
+                    let passes = [of_all, of_long, of_long, of_long, operators.len()][which];
                     let asked = Cell::new(0);
                     let go_on = || asked.replace(asked.get() + 1) < 9;
                     let found = target.reduce_all(operators, 1, &go_on).unwrap();

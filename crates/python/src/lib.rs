@@ -258,8 +258,8 @@ functions! {
 /// Reduces by several operators, whose names are in a list: returns a list. With one name, as its function.
 ///
 /// Each result has the bits of its function. On the CPU the elements are read from memory once: parts that
-/// fit in a cache are reduced by every operator. On a GPU there is a pass for each operator, but only one for
-/// sum, min and max or two of them, for argmin and argmax, and for mean with var or std.
+/// fit in a cache are reduced by every operator. On a GPU there is a pass for each operator, but only one for min and
+/// max, for argmin and argmax, and over all axes for sum, min and max, and for mean with var or std.
 ///
 /// >>> import numpy as np
 /// >>> reduce(np.array([1.0, 2.0]), ["sum", "max"])

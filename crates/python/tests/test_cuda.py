@@ -66,11 +66,11 @@ def test_keepdims_and_several():
 def test_several_have_the_bits_of_one(dtype):
     # Some of these share a kernel.
     names = ["max", "mean", "argmin", "sum", "std", "min", "argmax", "count_nonzero"]
-    for shape in [(1,), (70_000,), (300, 70), (7, 3000), (5, 11, 13)]:
+    for shape in [(1,), (70_000,), (7, 5000), (5, 11, 13)]:
         host = sample(dtype, shape)
         x = host.cuda()
         for axis in [None, *range(len(shape))]:
-            for some in [names, names[:4], ["min", "max"], ["mean", "var"], ["argmax", "argmin"], ["sum", "min"]]:
+            for some in [names, ["min", "max"], ["mean", "var"], ["argmax", "argmin"]]:
                 found = gpu_reduce.reduce(x, some, axis=axis)
                 for name, got in zip(some, found):
                     assert got.device == x.device

@@ -103,6 +103,33 @@ def test_any_floats(x, data):
 @settings(max_examples=200, deadline=None)
 @given(
     hnp.arrays(
+        "f8",
+        hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=7),
+        elements=st.floats(-50, 50, allow_subnormal=False) | st.sampled_from([0.0, 700.0, -700.0, 1e4]),
+    ),
+    st.data(),
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_statistics_as_scipy(x, data):
+    special, stats = (pytest.importorskip(f"scipy.{name}") for name in ["special", "stats"])
+    axis = data.draw(st.sampled_from([axis for axis in axes_of(x.ndim) if not isinstance(axis, tuple)]))
+    same(gpu_reduce.logsumexp(x, axis=axis), special.logsumexp(x, axis=axis), exact=False)
+    mean, *others = gpu_reduce.moments(x, axis=axis)
+    scale = np.abs(x).max()
+    np.testing.assert_allclose(mean, np.mean(x, axis=axis), atol=1e-14 * scale)
+    for order, found in zip([2, 3, 4], others):
+        np.testing.assert_allclose(found, stats.moment(x, order, axis=axis), rtol=1e-9, atol=1e-13 * scale**order)
+    # Where the elements are not nearly equal, which makes them a quotient of rounding errors.
+    spread = np.std(x, axis=axis) > 1e-3 * scale
+    for name, of_scipy in [("skewness", stats.skew), ("kurtosis", stats.kurtosis)]:
+        found, theirs = getattr(gpu_reduce, name)(x, axis=axis), of_scipy(x, axis=axis)
+        assert np.shape(found) == np.shape(theirs)
+        np.testing.assert_allclose(np.where(spread, found, 0), np.where(spread, theirs, 0), rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    hnp.arrays(
         st.sampled_from(INTEGERS),
         hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=6),
         elements=st.integers(0, 100),
