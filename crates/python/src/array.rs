@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{Array as _, ArrayRef, make_array};
+use arrow_array::{Array as _, ArrayRef, BooleanArray, make_array};
 use bytemuck::cast_slice_mut;
 use dlpark::TensorRef;
 use dlpark::ffi::DLDeviceType;
@@ -87,6 +87,10 @@ impl<'py> Array<'py> {
             ("__cuda_array_interface__", cuda_interface::import),
         ] {
             if object.hasattr(protocol)? && !object.is_instance(numpy(py)?.generic.bind(py))? {
+                // A data frame: NumPy makes an array of its columns.
+                if protocol.starts_with("__arrow") && object.hasattr("columns")? {
+                    break;
+                }
                 return import(object);
             }
         }
@@ -347,21 +351,34 @@ impl<'py> Array<'py> {
     }
 
     fn of_chunk(array: ArrayRef) -> PyResult<Self> {
-        let kind = Kind::of_arrow(array.data_type()).ok_or_else(|| {
-            PyTypeError::new_err(format!("Arrow arrays of {} are not reduced", array.data_type()))
-        })?;
-        let data = array.to_data();
-        let first = data.buffers()[0].as_ptr().wrapping_add(data.offset() * kind.dtype.size());
+        let len = array.len();
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        let (kind, first, owner) = match array.as_any().downcast_ref::<BooleanArray>() {
+            // Arrow has a bit for each.
+            Some(flags) => {
+                let mut items = vec![0u64; len.div_ceil(size_of::<u64>())];
+                let bytes: &mut [u8] = cast_slice_mut(&mut items);
+                bytes.iter_mut().zip(flags.values()).for_each(|(byte, flag)| *byte = flag.into());
+                (Kind::BOOL, items.as_ptr().cast(), Owner::Items(items))
+            }
+            None => {
+                let kind = Kind::of_arrow(array.data_type()).ok_or_else(|| {
+                    PyTypeError::new_err(format!("Arrow arrays of {} are not reduced", array.data_type()))
+                })?;
+                let data = array.to_data();
+                let first = data.buffers()[0].as_ptr().wrapping_add(data.offset() * kind.dtype.size());
+                (kind, first, Owner::Arrow(array))
+            }
+        };
         Ok(Self {
             kind,
-            shape: vec![array.len()],
+            shape: vec![len],
             strides: vec![1],
             first,
             device: Device::cpu(),
             valid: nulls.map(|nulls| nulls.iter().collect()),
             home: None,
-            _owner: Owner::Arrow(array),
+            _owner: owner,
         })
     }
 

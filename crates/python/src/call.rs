@@ -45,6 +45,10 @@ impl<'py> Call<'_, 'py> {
     /// Reduces `x` by each operator.
     pub fn run_all(&self, x: &Bound<'py, PyAny>, operators: &[Operator]) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let py = x.py();
+        let axes_of = |x| numpy(py)?.module.bind(py).call_method1("ndim", (x,))?.extract::<usize>();
+        if self.initial.map(axes_of).transpose()?.is_some_and(|axes| axes > 0) {
+            return Err(PyValueError::new_err("initial is one number"));
+        }
         let converted;
         let x = match self.dtype {
             None => x,

@@ -5,11 +5,13 @@ mod call;
 mod complex;
 mod copies;
 mod cuda_interface;
+mod dot;
 mod enqueue;
 mod error;
 mod exchange;
 mod kind;
 mod lanes;
+mod norm;
 mod numpy;
 mod output;
 mod partial;
@@ -20,17 +22,10 @@ mod tensor;
 
 use call::{Call, Operators};
 use gpu_reduce::Device;
-use gpu_reduce_dynamic::{Dtype, Operator, PairOperator, with_type};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use gpu_reduce_dynamic::{Dtype, Operator};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use array::Array;
-use complex::{dots, of_parts};
-use copies::on_host;
-use error::exception;
-use numpy::numpy;
-use output::{Shape, library_of, to_python};
 
 type Any<'py> = Bound<'py, PyAny>;
 type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -279,191 +274,6 @@ fn reduce<'py>(
     Operators::of(ops)?.map(x.py(), |operators| call.run_all(x, operators))
 }
 
-/// The norm of vectors over axes, as numpy.linalg.vector_norm. If ord is another number than 2, 1, 0 and infinity,
-/// or the elements are complex numbers and ord is not 2 or 0, the magnitudes and their powers are computed first: of
-/// elements on a GPU with copy=True only.
-///
-/// >>> import numpy as np
-/// >>> vector_norm(np.array([3.0, -4.0]))
-/// np.float64(5.0)
-#[pyfunction]
-#[pyo3(signature = (x, axis=None, keepdims=false, ord=2.0, *, copy=false))]
-fn vector_norm<'py>(
-    x: &Any<'py>,
-    axis: Given<'_, 'py>,
-    keepdims: bool,
-    ord: f64,
-    copy: bool,
-) -> PyResult<Any<'py>> {
-    let call = Call { axis, keepdims, copy, ..Call::default() };
-    if ord == 2.0 {
-        return call.run(x, Operator::NormL2);
-    }
-    let array = Array::of_any(x);
-    let is_complex = array.as_ref().is_ok_and(|array| array.kind.is_complex);
-    match ord {
-        1.0 if !is_complex => return call.run(x, Operator::NormL1),
-        f64::INFINITY if !is_complex => return call.run(x, Operator::NormMax),
-        _ => {}
-    }
-    let array = array?;
-    let is_float = matches!(array.kind.dtype, Dtype::f16 | Dtype::bf16 | Dtype::f32 | Dtype::f64);
-    let dtype = if is_float { array.kind.dtype } else { Dtype::f64 };
-    if ord == 0.0 {
-        return as_floats(&call.run(x, Operator::CountNonzero)?, dtype);
-    }
-    if array.valid.is_some() {
-        return Err(PyTypeError::new_err("of an Arrow array with nulls, ord is 2, 1, 0 or inf"));
-    }
-    if !(copy || array.device.is_cpu()) {
-        let why = format!(
-            "a norm of order {ord} needs a copy of elements on a GPU, their magnitudes: pass copy=True"
-        );
-        return Err(PyTypeError::new_err(why));
-    }
-    let x = match array.home {
-        Some(_) => x.clone(),
-        None => numpy(x.py())?.module.bind(x.py()).call_method1("asarray", (x,))?,
-    };
-    let x = if is_float { x } else { as_floats(&x, dtype)? };
-    let magnitudes = x.call_method0("__abs__")?;
-    match ord {
-        f64::INFINITY => call.run(&magnitudes, Operator::Max),
-        f64::NEG_INFINITY => call.run(&magnitudes, Operator::Min),
-        1.0 => call.run(&magnitudes, Operator::Sum),
-        power => {
-            let powers = magnitudes.pow(power, x.py().None())?;
-            call.run(&powers, Operator::Sum)?.pow(power.recip(), x.py().None())
-        }
-    }
-}
-
-/// An array, a scalar or a tensor with elements of a type of floats.
-fn as_floats<'py>(x: &Any<'py>, dtype: Dtype) -> PyResult<Any<'py>> {
-    match (&library_of(x)?[..], dtype) {
-        ("torch", Dtype::f16) => x.call_method0("half"),
-        ("torch", Dtype::bf16) => x.call_method0("bfloat16"),
-        ("torch", Dtype::f32) => x.call_method0("float"),
-        ("torch", _) => x.call_method0("double"),
-        _ => x.call_method1("astype", (dtype.aliases()[0],)),
-    }
-}
-
-/// The dot products of vectors along an axis, as numpy.vecdot: of complex numbers with the first ones conjugated.
-///
-/// >>> import numpy as np
-/// >>> vecdot(np.array([[1, 2], [3, 4]]), np.array([10, 1]))
-/// array([12, 34])
-#[pyfunction]
-#[pyo3(signature = (x1, x2, axis=-1, *, copy=false), text_signature = "(x1, x2, axis=-1, *, copy=False)")]
-fn vecdot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize, copy: bool) -> PyResult<Any<'py>> {
-    dot(x1, x2, axis, copy, PairOperator::Dot)
-}
-
-/// The exact dot products of vectors along an axis, each rounded once to the nearest number.
-///
-/// >>> import numpy as np
-/// >>> exact_dot(np.array([1e200, 1.0, -1e200]), np.array([1e100, 2.0, 1e100]))
-/// np.float64(2.0)
-#[pyfunction]
-#[pyo3(signature = (x1, x2, axis=-1, *, copy=false), text_signature = "(x1, x2, axis=-1, *, copy=False)")]
-fn exact_dot<'py>(x1: &Any<'py>, x2: &Any<'py>, axis: isize, copy: bool) -> PyResult<Any<'py>> {
-    dot(x1, x2, axis, copy, PairOperator::ExactDot)
-}
-
-fn dot<'py>(
-    x1: &Any<'py>,
-    x2: &Any<'py>,
-    axis: isize,
-    copy: bool,
-    operator: PairOperator,
-) -> PyResult<Any<'py>> {
-    let array = |x: &Any<'py>| match operator {
-        PairOperator::Dot => Array::of_any(x),
-        _ => Array::of(x),
-    };
-    let (a, b) = (array(x1)?, array(x2)?);
-    let are_on_host = a.device.is_cpu() && b.device.is_cpu();
-    if copy && !are_on_host && !(fit(&a, &b, axis) && a.is_contiguous() && b.is_contiguous()) {
-        let (x1, x2) = (on_host(x1)?, on_host(x2)?);
-        let mut of_copy = array(&x1)?;
-        of_copy.home = a.home;
-        let (a, b) = (of_copy, array(&x2)?);
-        return dot_of([&x1, &x2], a, b, axis, operator);
-    }
-    dot_of([x1, x2], a, b, axis, operator)
-}
-
-/// Whether the last axis of arrays of one shape and type is reduced, and where they lie.
-fn fit(a: &Array, b: &Array, axis: isize) -> bool {
-    let is_taken = !a.kind.is_complex || a.device.is_cpu() && b.device.is_cpu();
-    is_taken && a.shape == b.shape && a.kind == b.kind && (axis == -1 || axis + 1 == a.shape.len() as isize)
-}
-
-/// The dot products of objects, whose arrays are given too. The results go home with those of `a`.
-fn dot_of<'py>(
-    [x1, x2]: [&Any<'py>; 2],
-    mut a: Array<'py>,
-    mut b: Array<'py>,
-    axis: isize,
-    operator: PairOperator,
-) -> PyResult<Any<'py>> {
-    let py = x1.py();
-    let home = a.home.take();
-    if !fit(&a, &b, axis) {
-        if !(a.device.is_cpu() && b.device.is_cpu()) {
-            let why = "arrays on a GPU have one shape and type of real numbers, and their last axis is reduced: \
-                       copy=True copies them to the CPU";
-            return Err(PyTypeError::new_err(why));
-        }
-        // NumPy makes one type and shape of them, and moves the axis.
-        let module = numpy(py)?.module.bind(py);
-        let [x1, x2] = [module.call_method1("asarray", (x1,))?, module.call_method1("asarray", (x2,))?];
-        let dtype = module.call_method1("result_type", (&x1, &x2))?;
-        let moved = |x: Any<'py>| -> PyResult<Any<'py>> {
-            let x = module.call_method1("asarray", (x, &dtype))?;
-            if x.getattr("ndim")?.extract::<usize>()? == 0 {
-                return Err(PyValueError::new_err("vecdot takes arrays with at least one axis"));
-            }
-            module.call_method1("moveaxis", (x, axis, -1))
-        };
-        let (x1, x2) = (moved(x1)?, moved(x2)?);
-        let last = |x: &Any<'py>| x.getattr("shape")?.get_item(-1)?.extract::<usize>();
-        if last(&x1)? != last(&x2)? {
-            return Err(PyValueError::new_err(format!(
-                "vectors have {} and {} elements",
-                last(&x1)?,
-                last(&x2)?
-            )));
-        }
-        let both = module.call_method1("broadcast_arrays", (x1, x2))?;
-        (a, b) = (Array::of_any(&both.get_item(0)?)?, Array::of_any(&both.get_item(1)?)?);
-    }
-    if a.shape.is_empty() {
-        return Err(PyValueError::new_err("vecdot takes arrays with at least one axis"));
-    }
-    let kept = a.shape[..a.shape.len() - 1].to_vec();
-    let shape = |count| match kept.is_empty() {
-        true => Shape::scalar(),
-        false => Shape { lengths: vec![count], places: vec![0], returned: Some(kept) },
-    };
-    if a.kind.is_complex {
-        let dtype = a.kind.dtype;
-        let values = dots([&mut a, &mut b]).map_err(exception)?;
-        let parts = to_python(py, &values, dtype.name(), &shape(values.len()), None)?;
-        return of_parts(&parts, dtype, home.as_ref());
-    }
-    let values = with_type!(a.kind.dtype, T => lanes::dot::<T>(py, [&a, &b], operator)).map_err(exception)?;
-    let held = values.type_name();
-    let name = match held {
-        "f32" if a.kind.is_half() && operator == PairOperator::Dot => a.kind.dtype.name(),
-        // NumPy keeps the type of integers.
-        "i64" | "u64" if operator == PairOperator::Dot => a.kind.dtype.name(),
-        held => held,
-    };
-    to_python(py, &values, name, &shape(values.len()), home.as_ref())
-}
-
 /// The names of the devices that reduce: the CPU, and the GPUs that the driver has.
 ///
 /// >>> devices()[0].startswith("cpu (")
@@ -499,9 +309,9 @@ fn show_config(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     add_functions(module)?;
     module.add_function(wrap_pyfunction!(reduce, module)?)?;
-    module.add_function(wrap_pyfunction!(vector_norm, module)?)?;
-    module.add_function(wrap_pyfunction!(vecdot, module)?)?;
-    module.add_function(wrap_pyfunction!(exact_dot, module)?)?;
+    module.add_function(wrap_pyfunction!(norm::vector_norm, module)?)?;
+    module.add_function(wrap_pyfunction!(dot::vecdot, module)?)?;
+    module.add_function(wrap_pyfunction!(dot::exact_dot, module)?)?;
     module.add_function(wrap_pyfunction!(parts::segment_reduce, module)?)?;
     module.add_function(wrap_pyfunction!(parts::group_by, module)?)?;
     module.add_function(wrap_pyfunction!(parts::bincount, module)?)?;

@@ -287,6 +287,9 @@ pub fn bincount<'py>(
 
 /// Counts the elements in bins, or sums their weights, as numpy.histogram: returns the counts and the edges.
 ///
+/// Edges and sums of weights are float64. NumPy rounds the edges of narrower floats to their type, and its sums have the
+/// type of the weights.
+///
 /// >>> import numpy as np
 /// >>> histogram(np.array([0.5, 1.5, 1.75]), bins=2, range=(0.0, 2.0))
 /// (array([1, 2]), array([0., 1., 2.]))

@@ -8,6 +8,7 @@ import tracemalloc
 
 import ml_dtypes
 import numpy as np
+import pandas
 import polars
 import pyarrow
 import pytest
@@ -43,6 +44,16 @@ def test_tensors():
     assert gpu_reduce.sum(Tensor(np.array([1j, 2.0]))) == 2 + 1j
 
 
+def test_data_frames():
+    columns = {"a": [1.0, 2.5], "b": [3.0, -4.0]}
+    for frame in [pandas.DataFrame(columns), polars.DataFrame(columns), pyarrow.table(columns)]:
+        assert gpu_reduce.sum(frame) == 2.5
+        assert gpu_reduce.sum(frame, axis=0).tolist() == [3.5, -1.0]
+        assert gpu_reduce.argmin(frame, axis=1).tolist() == [0, 1]
+    for series in [pandas.Series([1, 2, 4]), pandas.Series([1, None, 6], dtype="Int64")]:
+        assert gpu_reduce.sum(series) == 7
+
+
 def test_arrow():
     for make in [pyarrow.array, lambda x: pyarrow.chunked_array([x[:2], x[2:]]), polars.Series]:
         x = make([3.0, 1.5, None, 4.0])
@@ -59,7 +70,12 @@ def test_arrow():
         gpu_reduce.max(pyarrow.array([None], pyarrow.int8()))
     for dtype in [pyarrow.float16(), pyarrow.uint16(), pyarrow.int64(), pyarrow.uint64()]:
         assert gpu_reduce.max(pyarrow.array(np.array([2, 3]), pyarrow.int64()).cast(dtype)) == 3
-    for bad in [["a"], [True], [None], [datetime.date(2020, 1, 1)]]:
+    for make in [pyarrow.array, lambda x: pyarrow.chunked_array([x[:1], x[1:]]), polars.Series]:
+        flags = make([True, None, False, True, True, False, False, True, True, True])
+        assert gpu_reduce.any(flags) and not gpu_reduce.all(flags) and gpu_reduce.all(flags[7:])
+        assert gpu_reduce.sum(flags) == 6 and gpu_reduce.sum(flags[3:]) == 5 and gpu_reduce.min(flags).dtype == bool
+        assert gpu_reduce.count_nonzero(flags[2:3]) == 0
+    for bad in [["a"], [None], [datetime.date(2020, 1, 1)]]:
         with pytest.raises(TypeError, match="Arrow arrays of .* are not reduced"):
             gpu_reduce.sum(pyarrow.array(bad))
     keys, sums = gpu_reduce.group_by(polars.Series([2, 1, 2]), polars.Series([1.0, 2.0, 4.0]), "sum")

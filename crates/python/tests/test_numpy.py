@@ -258,6 +258,17 @@ def test_products_and_norms():
             np.testing.assert_allclose(gpu_reduce.vector_norm(x, axis=axis, ord=order), theirs, rtol=1e-14)
 
 
+def test_products_of_booleans():
+    x = np.random.default_rng(6).random((5, 3, 4)) < 0.4
+    for y in [x, x[0], ~x]:
+        same(gpu_reduce.vecdot(x, y), np.vecdot(x, y))
+    same(gpu_reduce.vecdot(x[0, 0], x[1, 1]), np.vecdot(x[0, 0], x[1, 1]))
+    same(gpu_reduce.vecdot(np.ones(600, bool), np.ones(600, bool)), np.True_)
+    for call in [gpu_reduce.sum, gpu_reduce.max, gpu_reduce.prod]:
+        with pytest.raises(ValueError, match="initial is one number"):
+            call(np.ones(3), initial=[1.0, 2.0])
+
+
 def test_several():
     x = samples("f4", (3, 5))
     total, low, spread = gpu_reduce.reduce(x, ["sum", "min", "var"], axis=1, ddof=1)
