@@ -580,6 +580,13 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
 
 impl<T: Item> Segments<'_, View<'_, T>> {
     /// Returns the items that the segments are of.
+    ///
+    /// ```
+    /// use gpu_reduce::Reduce;
+    ///
+    /// assert_eq!([1, 2, 3, 4].rows(2)?.data().len(), 4);
+    /// # Ok::<(), gpu_reduce::Error>(())
+    /// ```
     pub fn data(&self) -> &View<'_, T> {
         &self.data
     }

@@ -322,6 +322,9 @@ impl Queue {
         };
         // SAFETY: as the caller vouches; the scratch memory is large enough for these segments.
         unsafe {
+            let launch = |family, grid, parameters: &Parameters| {
+                self.launch(gpu, types, (types.kernel.with(family), block), grid, parameters)
+            };
             let mut kernel = None;
             if let Some(grid) = needs.warps {
                 if needs.long > 0 {
@@ -329,35 +332,17 @@ impl Queue {
                 }
                 let parameters = parameters(&cut);
                 if needs.lists > 0 {
-                    kernel = Some(self.launch(
-                        gpu,
-                        types,
-                        (types.kernel.with(Family::Segments), block),
-                        grid,
-                        &parameters,
-                    )?);
+                    kernel = Some(launch(Family::Segments, grid, &parameters)?);
                 }
                 if needs.lists == 0 || segments.len > most_short(width, types.slots, block) {
-                    kernel = Some(self.launch(
-                        gpu,
-                        types,
-                        (types.kernel.with(Family::Rows), block),
-                        grid,
-                        &parameters,
-                    )?);
+                    kernel = Some(launch(Family::Rows, grid, &parameters)?);
                 }
             }
             if let Some(grid) = needs.chunks {
                 // A block has one chunk of a listed segment.
                 let parts = if needs.long > 0 { 0 } else { cut.parts };
                 let parameters = parameters(&Cut { partials: slots, parts, ..cut });
-                kernel = Some(self.launch(
-                    gpu,
-                    types,
-                    (types.kernel.with(Family::Chunks), block),
-                    grid,
-                    &parameters,
-                )?);
+                kernel = Some(launch(Family::Chunks, grid, &parameters)?);
             }
             kernel.ok_or_else(|| no_kernel((types.name)(), block))
         }
