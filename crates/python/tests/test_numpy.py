@@ -100,7 +100,7 @@ def test_any_floats(x, data):
             assert gpu_reduce.exact_sum(exact) == math.fsum(exact.ravel().tolist())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     hnp.arrays(
         "f8",
