@@ -87,13 +87,13 @@ impl<'py> Call<'_, 'py> {
         }
         let array = array?;
         let are_reduced = self.are_reduced(array.shape.len())?;
-        let is_prod_of_complex = array.kind.is_complex && operators.contains(&Operator::Prod);
-        let is_in_lanes = self.initial.is_some() && operators.iter().copied().any(is_extreme);
+        let initial_takes_part = self.initial.is_some() && operators.iter().copied().any(is_extreme);
+        let is_taken_on_host = self.mask.is_some_and(|mask| !is_true(mask))
+            || initial_takes_part
+            || array.kind.is_complex && operators.contains(&Operator::Prod);
         match array.device.is_cpu() {
             true => Ok(array),
-            false if self.mask.is_some_and(|mask| !is_true(mask)) || is_in_lanes || is_prod_of_complex => {
-                copies::array_on_host(x)
-            }
+            false if is_taken_on_host => copies::array_on_host(x),
             false if lanes::lie_in_order(&array, &are_reduced) => Ok(array),
             false => copies::in_order(x, &are_reduced),
         }

@@ -8,6 +8,7 @@ use std::thread::available_parallelism;
 use bytemuck::cast_slice;
 use gpu_reduce::{Element, Error, Reduce, View};
 use gpu_reduce_dynamic::{Error as Failure, Number, Operator, PairOperator, Pairs, Target, Values};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::Array;
@@ -74,9 +75,14 @@ pub fn reduce<T: Number>(
 ) -> PyResult<Reduced> {
     let kept: Vec<usize> = (0..are_reduced.len()).filter(|&axis| !are_reduced[axis]).collect();
     let is_large = array.len() * size_of::<T>() >= LARGE;
-    // Of the other operators, the parts of complex numbers are elements.
-    if array.kind.is_complex && by.operators == [Operator::Prod] {
-        check_on_host(array).map_err(needs_copy)?;
+    // For the other operators, the parts of complex numbers are elements.
+    let is_complex_product = array.kind.is_complex && by.operators == [Operator::Prod];
+    if (is_complex_product || choice.initial.is_some()) && !array.device.is_cpu() {
+        let why = "an initial for extremes, and products of complex numbers, take elements on the CPU: copy=True copies \
+                   them there";
+        return Err(PyValueError::new_err(why));
+    }
+    if is_complex_product {
         let lanes = Lanes::of(array, are_reduced, choice);
         let dtype = array.kind.dtype;
         let products = || products(dtype, cast_slice(&lanes.items), &lanes.offsets);

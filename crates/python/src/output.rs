@@ -76,7 +76,9 @@ fn one<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let numpy = numpy(py)?;
     let held = values.type_name();
-    if let (None, None, Some(scalar)) = (&shape.returned, home, numpy.scalar(py, name)) {
+    // NumPy's scalars refuse integers that do not fit, where its arrays wrap around.
+    let may_wrap = matches!(held, "i64" | "u64") && !matches!(name, "i64" | "u64");
+    if let (None, None, Some(scalar), false) = (&shape.returned, home, numpy.scalar(py, name), may_wrap) {
         return scalar.call1((number(py, values, place)?,));
     }
     let module = numpy.module.bind(py);

@@ -258,6 +258,13 @@ def test_products_and_norms():
             np.testing.assert_allclose(gpu_reduce.vector_norm(x, axis=axis, ord=order), theirs, rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_products_of_integers_wrap(dtype):
+    largest = np.full((2, 3), np.iinfo(dtype).max, dtype)
+    same(gpu_reduce.vecdot(largest, largest), np.vecdot(largest, largest))
+    same(gpu_reduce.vecdot(largest[0], largest[0]), np.vecdot(largest[0], largest[0]))
+
+
 def test_products_of_booleans():
     x = np.random.default_rng(6).random((5, 3, 4)) < 0.4
     for y in [x, x[0], ~x]:
