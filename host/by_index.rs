@@ -337,7 +337,7 @@ impl<'a, D: Data<'a>> ByIndex<'a, D> {
     ///
     /// # Safety
     ///
-    /// The words are those of the operator with this name.
+    /// `words` belong to the operator that `op` names.
     #[inline(never)]
     unsafe fn run_to_words<V: Item>(
         &self,

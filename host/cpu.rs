@@ -138,8 +138,8 @@ unsafe fn gathered<S: Source>(address: *const u8, items: usize, place: *mut ()) 
     unsafe { place.cast::<S>().write(S::gathered(address, items)) }
 }
 
-/// An operator over items on the CPU, by which many parts are reduced; all types but that of the results are
-/// left behind.
+/// An operator and items on the CPU, many parts of which it reduces. Of their types, it knows that of the results
+/// only.
 #[derive(Clone, Copy)]
 pub struct Many<'a, V> {
     of: Operator<'a>,
@@ -542,7 +542,7 @@ impl ColumnsOnCpu<'_> {
         self.types.width
     }
 
-    /// Bytes of the partial results of so many columns, rounded up to a whole number of [`Unit`]s.
+    /// The bytes of the partial results of `columns` columns, rounded up to a whole number of [`Unit`]s.
     fn partial_bytes(&self, columns: usize) -> usize {
         (columns * self.plan.chunks as usize * self.erased.accumulator).next_multiple_of(size_of::<Unit>())
     }

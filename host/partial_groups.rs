@@ -549,7 +549,7 @@ struct EachBy<'a, O, S> {
 
 /// How the items of groups fold.
 trait FoldEach<A>: Combine<A> + Sync {
-    /// Folds a range of the items, and counts those of each group.
+    /// Folds a range of the items: returns the accumulator and the number of items of each group.
     fn fold(&self, places: Range<usize>) -> Vec<(A, u64)>;
 }
 

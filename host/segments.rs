@@ -578,7 +578,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
     }
 }
 
-impl<T: Item> Segments<'_, View<'_, T>> {
+impl<'a, T: Item> Segments<'a, View<'a, T>> {
     /// Returns the items that the segments are of.
     ///
     /// ```
@@ -587,8 +587,8 @@ impl<T: Item> Segments<'_, View<'_, T>> {
     /// assert_eq!([1, 2, 3, 4].rows(2)?.data().len(), 4);
     /// # Ok::<(), gpu_reduce::Error>(())
     /// ```
-    pub fn data(&self) -> &View<'_, T> {
-        &self.data
+    pub fn data(&self) -> View<'a, T> {
+        self.data
     }
 }
 

@@ -20,7 +20,7 @@ const BATCH: usize = 1 << 25;
 
 /// The fold of all items of an array on the CPU, or of each of its columns, which has not run yet.
 pub struct Fold<'a, T: Item> {
-    /// The fold of an array; for columns, that of the items of one of them, which does not run.
+    /// The fold of a whole array. For columns, a fold that does not run: it describes the operator and one column.
     of: Prepared,
     columns: Option<&'a ColumnsOnCpu<'a>>,
     /// The number of items in the accumulator, once it is there.

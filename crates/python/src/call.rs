@@ -140,14 +140,14 @@ impl<'py> Call<'_, 'py> {
         }
         let by = By { operators, ddof: self.ddof as u64 };
         let reduced = lanes::reduce(py, array, are_reduced, &choice, by)?;
-        for (values, operator) in reduced.values.iter().zip(operators) {
-            let leaves_out = matches!(operator, Operator::NanArgMin | Operator::NanArgMax);
-            if leaves_out && !T::IS_INTEGER && has_zeros(values) {
-                let by = By { operators: &[Operator::NanMin], ddof: 0 };
-                let smallest = lanes::reduce(py, array, are_reduced, &choice, by)?;
-                if has_nans::<T>(&smallest.values[0]) {
-                    return Err(PyValueError::new_err("All-NaN slice encountered"));
-                }
+        let may_be_of_nans = |(values, operator): (&Values, &Operator)| {
+            matches!(operator, Operator::NanArgMin | Operator::NanArgMax) && has_zeros(values)
+        };
+        if !T::IS_INTEGER && reduced.values.iter().zip(operators).any(may_be_of_nans) {
+            let by = By { operators: &[Operator::NanMin], ddof: 0 };
+            let smallest = lanes::reduce(py, array, are_reduced, &choice, by)?;
+            if has_nans::<T>(&smallest.values[0]) {
+                return Err(PyValueError::new_err("All-NaN slice encountered"));
             }
         }
         let shape = self.shape(array, are_reduced, &reduced.order);

@@ -21,10 +21,6 @@ struct Product;
 #[derive(Clone, Copy)]
 struct Dot;
 
-fn multiply<T: Element>([a, b]: [T; 2], [c, d]: [T; 2]) -> [T; 2] {
-    [a * c - b * d, a * d + b * c]
-}
-
 impl<T: Element> Op<[T; 2]> for Product {
     const NAME: &'static str = "product";
     type Accumulator = [T; 2];
@@ -39,8 +35,8 @@ impl<T: Element> Op<[T; 2]> for Product {
         item
     }
 
-    fn combine(&self, a: [T; 2], b: [T; 2]) -> [T; 2] {
-        multiply(a, b)
+    fn combine(&self, [a, b]: [T; 2], [c, d]: [T; 2]) -> [T; 2] {
+        [a * c - b * d, a * d + b * c]
     }
 
     fn finish(&self, all: [T; 2], _: u64) -> Option<[T; 2]> {
@@ -126,7 +122,8 @@ fn name_of(dtype: Dtype) -> &'static str {
     if dtype == Dtype::f32 { "c8" } else { "c16" }
 }
 
-/// Complex numbers of a tuple of the real parts and the imaginary ones. They go to the home's library.
+/// Complex numbers, made of a tuple of their real parts and their imaginary parts: an array of NumPy, or a tensor like
+/// `home`.
 pub fn of_parts<'py>(
     parts: &Bound<'py, PyAny>,
     dtype: Dtype,

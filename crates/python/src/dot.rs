@@ -65,7 +65,8 @@ fn fit(a: &Array, b: &Array, axis: isize) -> bool {
     is_taken && a.shape == b.shape && a.kind == b.kind && (axis == -1 || axis + 1 == a.shape.len() as isize)
 }
 
-/// The dot products of objects, whose arrays are given too. The results go home with those of `a`.
+/// The dot products of two objects, of which `a` and `b` are the arrays. The results are tensors like `a.home`, if there
+/// is one.
 fn dot_of<'py>(
     [x1, x2]: [&Any<'py>; 2],
     mut a: Array<'py>,

@@ -1,5 +1,7 @@
 //! Results as Python's objects.
 
+use std::borrow::Cow;
+
 use gpu_reduce_dynamic::{Dtype, Operator, Values};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -83,9 +85,8 @@ fn one<'py>(
     }
     let module = numpy.module.bind(py);
     // NumPy makes the array of the results' bytes at once, with its type and shape.
-    let has_bits_of = held == name || matches!((held, name), ("u64", "i64") | ("u8", "bool"));
     if home.is_none()
-        && has_bits_of
+        && has_bits_of(held, name)
         && shape.places.is_sorted()
         && let (Some(lengths), Some(dtype)) = (&shape.returned, numpy.dtype(py, name))
     {
@@ -144,19 +145,24 @@ fn new_array<'py>(
     dtype: &Bound<'py, PyAny>,
     lengths: &[usize],
 ) -> PyResult<Bound<'py, PyAny>> {
-    // (Without results, any size does.)
-    let size = (values.bytes().len() / (values.len() * values.width()).max(1)).max(1);
-    let bytes = match values.width() {
-        1 => PyByteArray::new(py, values.bytes()),
-        _ => PyByteArray::new(py, &column(values, place, size)),
-    };
+    let bytes = PyByteArray::new(py, &numbers_at(values, place));
     numpy(py)?.ndarray.bind(py).call1((PyTuple::new(py, lengths)?, dtype, bytes))
 }
 
-/// One number of each result, if these have several.
-fn column(values: &Values, place: usize, size: usize) -> Vec<u8> {
-    let numbers = values.bytes().chunks_exact(size).skip(place).step_by(values.width());
-    numbers.flatten().copied().collect()
+/// Whether numbers of the type `held` in Rust have the bits of the type `name` as it is.
+pub fn has_bits_of(held: &str, name: &str) -> bool {
+    held == name || matches!((held, name), ("u64", "i64") | ("u8", "bool"))
+}
+
+/// The bytes of number `place` of each result.
+pub fn numbers_at(values: &Values, place: usize) -> Cow<'_, [u8]> {
+    let (bytes, width) = (values.bytes(), values.width());
+    if width == 1 {
+        return bytes.into();
+    }
+    // (Without results, any size does.)
+    let size = (bytes.len() / (values.len() * width).max(1)).max(1);
+    bytes.chunks_exact(size).skip(place).step_by(width).flatten().copied().collect()
 }
 
 /// A number as Python's float, int or bool.

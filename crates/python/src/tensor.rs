@@ -1,7 +1,6 @@
 //! Tensors of libraries that have DLPack's C exchange API: reductions as `gpu_reduce.torch` calls them, and
 //! results as tensors.
 
-use std::borrow::Cow;
 use std::mem::replace;
 use std::ptr::copy_nonoverlapping;
 
@@ -18,7 +17,7 @@ use crate::enqueue::{Lanes, On};
 use crate::exchange::Exchange;
 use crate::kind::Kind;
 use crate::lanes::in_memory_order;
-use crate::output::Shape;
+use crate::output::{Shape, has_bits_of, numbers_at};
 
 /// Reduces a tensor of PyTorch by the operator whose name is `op` over the axes in `dim`, all of them without
 /// `dim`. The results have the type `wide`, in which sums of such elements are computed.
@@ -164,19 +163,10 @@ pub fn of_results<'py>(
     let py = home.py();
     let exchange = Exchange::found(home).filter(|_| shape.places.is_sorted())?;
     let dtype = Kind::in_tensor(name)?;
-    let all = values.bytes();
-    let numbers = values.len() * values.width();
-    let bytes: Cow<[u8]> = match values.width() {
-        1 => all.into(),
-        width => {
-            let numbers = all.chunks_exact((all.len() / numbers.max(1)).max(1));
-            numbers.skip(place).step_by(width).flatten().copied().collect()
-        }
-    };
+    let bytes = numbers_at(values, place);
     let floats = || bytes.as_chunks().0.iter().map(|&bytes| f32::from_ne_bytes(bytes));
     let bytes = match (values.type_name(), name) {
-        (held, name) if held == name => bytes,
-        ("u8", "bool") | ("u64", "i64") => bytes,
+        (held, name) if has_bits_of(held, name) => bytes,
         ("f32", "f16") => floats().flat_map(|float| f16::from_f32(float).to_ne_bytes()).collect(),
         ("f32", "bf16") => floats().flat_map(|float| bf16::from_f32(float).to_ne_bytes()).collect(),
         _ => return None,
