@@ -15,6 +15,7 @@ use crate::error::of_library;
 use crate::kind::Kind;
 use crate::lanes::{self, By, Choice};
 use crate::numpy::numpy;
+use crate::on_gpu;
 use crate::output::{Shape, at_home, into_out, numpy_name, to_python, type_of};
 
 /// The arguments of a function of one array.
@@ -58,6 +59,7 @@ impl<'py> Call<'_, 'py> {
             }
         };
         let array = self.array(x, operators)?;
+        let is_tensor = array.home.is_some();
         let mut results = if array.kind.is_complex {
             self.reduce_complex(x, array, operators)?
         } else {
@@ -66,8 +68,7 @@ impl<'py> Call<'_, 'py> {
         };
         for (result, &operator) in results.iter_mut().zip(operators) {
             if let (Some(initial), false) = (self.initial, is_extreme(operator)) {
-                let with = if operator == Operator::Prod { "multiply" } else { "add" };
-                *result = numpy(py)?.module.bind(py).call_method1(with, (&*result, initial))?;
+                *result = with_initial(result, initial, operator, is_tensor)?;
             }
             if let Some(dtype) = self.dtype {
                 *result = as_type(result, dtype)?;
@@ -139,6 +140,12 @@ impl<'py> Call<'_, 'py> {
             choice.initial = Some(element::<T>(initial)?);
         }
         let by = By { operators, ddof: self.ddof as u64 };
+        if let (None, None) = (&choice.mask, &choice.initial) {
+            let shape = |order: &[usize]| self.shape(array, are_reduced, order);
+            if let Some(results) = on_gpu::reduce::<T>(py, array, are_reduced, by, shape)? {
+                return Ok(vec![results]);
+            }
+        }
         let reduced = lanes::reduce(py, array, are_reduced, &choice, by)?;
         let may_be_of_nans = |(values, operator): (&Values, &Operator)| {
             matches!(operator, Operator::NanArgMin | Operator::NanArgMax) && has_zeros(values)
@@ -263,6 +270,32 @@ impl<'py> Call<'_, 'py> {
             _ => Err(PyTypeError::new_err("a mask is an array of booleans")),
         }
     }
+}
+
+/// The results of an operator with one more element. Tensors are combined by their library.
+fn with_initial<'py>(
+    results: &Bound<'py, PyAny>,
+    initial: &Bound<'py, PyAny>,
+    operator: Operator,
+    are_tensors: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    if are_tensors {
+        return match operator {
+            Operator::Prod => results.mul(initial),
+            Operator::BitAnd => results.bitand(initial),
+            Operator::BitOr => results.bitor(initial),
+            Operator::BitXor => results.bitxor(initial),
+            _ => results.add(initial),
+        };
+    }
+    let with = match operator {
+        Operator::Prod => "multiply",
+        Operator::BitAnd => "bitwise_and",
+        Operator::BitOr => "bitwise_or",
+        Operator::BitXor => "bitwise_xor",
+        _ => "add",
+    };
+    numpy(results.py())?.module.bind(results.py()).call_method1(with, (results, initial))
 }
 
 /// The operators whose `initial` takes part as one more element.

@@ -93,12 +93,8 @@ pub fn reduce<T: Number>(
             let target = Target::All(array.view::<T>().map_err(of_library)?);
             return Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept });
         }
-        if let Some((mut order, range)) = in_memory_order(&array.shape, &array.strides, are_reduced) {
-            let end = range.end.min(order.len());
-            let product = |axes: &[usize]| axes.iter().map(|&axis| array.shape[axis]).product();
-            let shape = [&order[..range.start], &order[range.start..end], &order[end..]].map(product);
-            let values = matrices(py, array.view::<T>().map_err(of_library)?, shape, by)?;
-            order.drain(range.start..end);
+        if let Some((order, lengths)) = three_axes(array, are_reduced) {
+            let values = matrices(py, array.view::<T>().map_err(of_library)?, lengths, by)?;
             return Ok(Reduced { values, order });
         }
     }
@@ -249,6 +245,17 @@ pub fn in_memory_order(
     let are_neighbours = places.iter().copied().eq(start..start + places.len());
     let ascend = places.is_sorted_by_key(|&place| order[place]);
     (are_neighbours && ascend).then(|| (order, start..start + places.len().max(1)))
+}
+
+/// The axes of the results in their order in memory, and the lengths of the three axes of which the second one is
+/// reduced; none if the elements do not lie like this.
+pub fn three_axes(array: &Array, are_reduced: &[bool]) -> Option<(Vec<usize>, [usize; 3])> {
+    let (mut order, range) = in_memory_order(&array.shape, &array.strides, are_reduced)?;
+    let end = range.end.min(order.len());
+    let product = |axes: &[usize]| axes.iter().map(|&axis| array.shape[axis]).product();
+    let lengths = [&order[..range.start], &order[range.start..end], &order[end..]].map(product);
+    order.drain(range.start..end);
+    Some((order, lengths))
 }
 
 /// Copies of the elements that take part, one lane after the other.
