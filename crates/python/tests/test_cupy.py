@@ -31,7 +31,7 @@ def sample(dtype, shape, seed=1, nans=False):
         return numbers
     numbers = (numbers / 4).astype(dtype)
     if nans:
-        numbers.flat[1::5] = np.nan
+        numbers.flat[1::11] = np.nan
     return numbers
 
 
