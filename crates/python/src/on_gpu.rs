@@ -43,7 +43,9 @@ impl Current {
     /// Waits for the work that the stream has so far.
     pub fn wait(self) -> Result<(), Error> {
         // SAFETY: the library has the stream, which is one of the GPU.
-        unsafe { stream_of(self.index, self.on())? }.synchronize()
+        let stream = unsafe { stream_of(self.index, self.on())? };
+        // The work may have to call functions of Python.
+        Python::attach(|py| py.detach(|| stream.synchronize()))
     }
 
     /// The stream, as a call runs on it.
@@ -241,7 +243,7 @@ impl<'a, 'py> Place<'a, 'py> {
                  of it",
             ));
         }
-        let scratch = self.allocate(py, "u8", &[bytes])?;
+        let scratch = self.allocate(py, "u8", &[bytes.max(1)])?;
         call(Some((self.address(&scratch)?, bytes))).map(drop)
     }
 
