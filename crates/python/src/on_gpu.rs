@@ -10,7 +10,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{IntoPyDict, PyTuple, PyType};
+use pyo3::types::{IntoPyDict, PySlice, PyTuple, PyType};
 
 use crate::array::Array;
 use crate::cuda_interface::compact;
@@ -136,6 +136,13 @@ pub fn reduce<'py, T: Number>(
     place.results(py, operator, results, &shape(&order), &call)
 }
 
+/// The elements of lanes that a mask selects, one lane after the other.
+pub struct Selected<'py> {
+    pub items: Array<'py>,
+    /// The offsets of the lanes, integers of 64 bits that are not negative, on the same GPU.
+    pub offsets: Array<'py>,
+}
+
 /// Where results go.
 pub struct Place<'a, 'py> {
     home: &'a Bound<'py, PyAny>,
@@ -245,6 +252,30 @@ impl<'a, 'py> Place<'a, 'py> {
         }
         let scratch = self.allocate(py, "u8", &[bytes.max(1)])?;
         call(Some((self.address(&scratch)?, bytes))).map(drop)
+    }
+
+    /// Copies the elements for which a mask is true, one lane after the other, on the GPU. Waits for their number.
+    pub fn select(&self, mask: &Bound<'py, PyAny>, are_reduced: &[bool]) -> PyResult<Selected<'py>> {
+        let py = self.home.py();
+        let (module, permute) = match self.library {
+            Library::Torch => ("torch", "permute"),
+            Library::CuPy => ("cupy", "transpose"),
+        };
+        let shape: Vec<usize> = self.home.getattr("shape")?.extract()?;
+        let axes = |reduced| (0..shape.len()).filter(move |&axis| are_reduced[axis] == reduced);
+        let order = PyTuple::new(py, axes(false).chain(axes(true)).collect::<Vec<_>>())?;
+        let lanes: usize = axes(false).map(|axis| shape[axis]).product();
+        self.on_device(|| {
+            let mask =
+                py.import(module)?.call_method1("broadcast_to", (mask, self.home.getattr("shape")?))?;
+            let mask = mask.call_method1(permute, (&order,))?;
+            let items = self.home.call_method1(permute, (&order,))?.get_item(&mask)?;
+            let counts = mask.call_method1("reshape", (lanes, -1))?.call_method1("sum", (1,))?;
+            let offsets = self.allocate(py, "i64", &[lanes + 1])?;
+            offsets.set_item(0, 0)?;
+            offsets.set_item(PySlice::new(py, 1, isize::MAX, 1), counts.call_method1("cumsum", (0,))?)?;
+            Ok(Selected { items: Array::of(&items)?, offsets: Array::of(&offsets)? })
+        })
     }
 
     /// Whether another array is of the same library, on the same GPU.

@@ -119,8 +119,8 @@ fn offsets_of(array: &Array) -> PyResult<Vec<u64>> {
 ///
 /// `keys` is an array, or a tuple or list of arrays, of numbers or texts, in any order. Returns the key of
 /// each group in ascending order (of several columns, a tuple), arrays of the library of the keys, and the results of
-/// `ops`, which is the name of an operator or a list of names. Sums and means of floats are correctly rounded, so that the order of
-/// the rows does not matter. Nulls of Arrow arrays are left out of x, and refused in keys.
+/// `ops`, which is the name of an operator or a list of names. Sums and means of floats are correctly rounded, so that
+/// the order of the rows does not matter. Nulls of Arrow arrays are left out of x, and refused in keys.
 ///
 /// >>> import numpy as np
 /// >>> group_by(np.array([7, 3, 7]), np.array([1.0, 2.0, 4.0]), ["sum", "max"])

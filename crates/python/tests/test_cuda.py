@@ -302,10 +302,27 @@ def test_copies(name):
 
 
 def test_copies_with_a_mask():
-    host = sample("float64", (30, 40))
-    x = host.cuda()
-    got = gpu_reduce.sum(x, axis=1, where=x > 0, copy=True)
-    assert got.device == x.device and same(got.cpu(), gpu_reduce.sum(host, axis=1, where=host > 0))
+    host = sample("float64", (7, 11, 13))
+    x, flags = host.cuda(), torch.from_numpy(np.random.default_rng(4).random((7, 11, 13)) < 0.4)
+    flags[3] = False
+    masks = [flags, flags[0], flags[:, :1], torch.zeros(7, 1, 1, dtype=torch.bool), torch.ones(13, dtype=torch.bool)]
+    for mask in masks:
+        for name in ["sum", "count_nonzero", "mean", "nansum", "var", "min"]:
+            function = getattr(gpu_reduce, name)
+            for axis in [None, 0, 1, 2, (0, 2), (1, 2)]:
+                try:
+                    expected = function(host, axis=axis, where=mask)
+                except ValueError:
+                    with pytest.raises(ValueError, match="zero-size"):
+                        function(x, axis=axis, where=mask.cuda(), copy=True)
+                else:
+                    got = function(x, axis=axis, where=mask.cuda(), copy=True)
+                    assert got.device == x.device and same(got, expected), (name, axis)
+    got = gpu_reduce.sum(x[:, ::2], axis=1, where=flags.cuda()[:, ::2], copy=True)
+    assert same(got, gpu_reduce.sum(host[:, ::2], axis=1, where=flags[:, ::2]))
+    assert same(gpu_reduce.sum(x, axis=1, where=flags, copy=True), gpu_reduce.sum(host, axis=1, where=flags))
+    with pytest.raises(TypeError, match="booleans"):
+        gpu_reduce.sum(x, where=flags.cuda().int(), copy=True)
 
 
 def test_copies_with_an_initial():

@@ -107,12 +107,42 @@ def test_orders_in_memory():
     assert same(gpu_reduce.sum(x[3:], axis=1), gpu_reduce.sum(host[3:], axis=1))
     with pytest.raises(ValueError, match="contiguous"):
         gpu_reduce.sum(x[:, ::2])
-    with pytest.raises(TypeError, match="without a mask"):
-        gpu_reduce.sum(x, where=x > 0)
     for view in [lambda x: x[:, ::2], lambda x: x[:, :, 3:7]]:
         for axis in [None, 0, 1, 2, (0, 2)]:
             assert same(gpu_reduce.sum(view(x), axis=axis, copy=True), gpu_reduce.sum(view(host), axis=axis))
-    assert same(gpu_reduce.sum(x, axis=1, where=x > 0, copy=True), gpu_reduce.sum(host, axis=1, where=host > 0))
+
+
+def test_masks():
+    host = sample("float32", (7, 11, 13), nans=True)
+    x, flags = cupy.asarray(host), np.random.default_rng(4).random((7, 11, 13)) < 0.4
+    flags[3] = False
+    masks = [flags, flags[0], flags[:, :1], np.zeros((7, 1, 1), bool), np.ones(13, bool), np.array(False)]
+    for mask in masks:
+        for view in [lambda x: x, lambda x: x.transpose(2, 0, 1)] if mask.shape == flags.shape else [lambda x: x]:
+            for name in ["sum", "count_nonzero", "mean", "nansum", "var", "min"]:
+                function = getattr(gpu_reduce, name)
+                for axis in [None, 0, 1, 2, (0, 2), (1, 2)]:
+                    on_gpu = {"axis": axis, "where": cupy.asarray(view(mask).copy()), "copy": True}
+                    try:
+                        expected = function(view(host), axis=axis, where=view(mask))
+                    except ValueError:
+                        with pytest.raises(ValueError, match="zero-size"):
+                            function(view(x), **on_gpu)
+                    else:
+                        assert same(function(view(x), **on_gpu), expected), (name, axis)
+    mask = cupy.asarray(flags)
+    got = gpu_reduce.sum(x[:, ::2], axis=1, where=mask[:, ::2], copy=True)
+    assert same(got, gpu_reduce.sum(host[:, ::2], axis=1, where=flags[:, ::2]))
+    # A mask on the CPU: the elements are copied there.
+    assert same(gpu_reduce.sum(x, axis=1, where=flags, copy=True), gpu_reduce.sum(host, axis=1, where=flags))
+    got = gpu_reduce.sum(x, axis=1, where=mask, initial=2, copy=True)
+    assert same(got, gpu_reduce.sum(host, axis=1, where=flags, initial=2))
+    with pytest.raises(TypeError, match="booleans"):
+        gpu_reduce.sum(x, where=mask.astype("int32"), copy=True)
+    with pytest.raises(ValueError, match="does not fit"):
+        gpu_reduce.sum(x, where=mask[:, :, :5], copy=True)
+    with pytest.raises(TypeError, match="without a mask"):
+        gpu_reduce.sum(x, where=mask)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0), (2, 0, 3)])
