@@ -236,6 +236,14 @@ impl<'a, 'py> Place<'a, 'py> {
         self.with_scratch(py, |scratch| indexed.add_to(py, dtype.name(), self.current.on(), scratch))
     }
 
+    /// Tells PyTorch that elements of a tensor are written, so that it refuses a gradient that needs the old ones.
+    pub fn has_written(&self, array: &Bound<'py, PyAny>) -> PyResult<()> {
+        if self.library == Library::Torch && !array.call_method0("is_inference")?.is_truthy()? {
+            array.py().import("torch.autograd.graph")?.call_method1("increment_version", (array,))?;
+        }
+        Ok(())
+    }
+
     /// Calls what [enqueues](enqueue) work on the current stream. Work that is captured in a CUDA graph gets scratch
     /// memory of PyTorch, which keeps it for the graph.
     fn with_scratch(

@@ -277,6 +277,11 @@ def test_index_add_refuses():
         places[11] = wrong
         assert not gpu_reduce.index_add(out, places, x).any()
         assert not gpu_reduce.index_add(torch.zeros(7, 4, device="cuda"), places, torch.ones(20, 4, device="cuda")).any()
+    # PyTorch knows that the elements have changed.
+    version = out._version
+    assert gpu_reduce.index_add(out, index, x)._version > version
+    out.zero_()
+    assert gpu_reduce.index_add(torch.zeros(0, device="cuda"), index, x).numel() == 0
     # Elements that are added to themselves.
     x = torch.ones(7, device="cuda")
     assert gpu_reduce.index_add(x, torch.zeros(7, dtype=torch.int64, device="cuda"), x).tolist() == [8, 1, 1, 1, 1, 1, 1]

@@ -295,6 +295,7 @@ def test_index_add_refuses():
         rows = cupy.zeros((7, 4), "float32")
         gpu_reduce.index_add(rows, cupy.asarray(places), cupy.asarray(np.ones((20, 4), "float32")))
         assert not rows.get().any()
+    assert gpu_reduce.index_add(cupy.zeros(0, "float32"), index, x).size == 0
     # Elements that are added to themselves.
     x = cupy.asarray(np.ones(7, "float32"))
     gpu_reduce.index_add(x, cupy.asarray(np.zeros(7, "int64")), x)
