@@ -6,7 +6,7 @@ use crate::pending::Pending;
 use crate::place::Place::{self, Cpu, Gpu};
 use crate::request::{Operation, Types};
 use crate::sharded::Located;
-use crate::steps::Fold;
+use crate::steps::{Fold, Way};
 use crate::{Block, Both, Device, Error, Item, Op, Stream, Threads, View, ViewMut, cpu, default_block};
 use bytemuck::{Zeroable, bytes_of};
 use gpu_reduce_kernels::agent::several::Reducer;
@@ -114,28 +114,42 @@ impl<'a, D: Data<'a>, O: Op<D::Item>> Reduction<'a, D, O> {
 }
 
 impl<T: Item, O: Op<T>> Reduction<'_, View<'_, T>, O> {
-    /// As [`run`](Self::run) by one operator, but if the items lie on the CPU, `by` [folds](Fold) them.
+    /// As [`run`](Self::run) by one operator, in this [way](Way). Returns none if the result was not waited for.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`Error::EmptyInput`] if `by` does not fold the items.
+    /// As [`run`](Self::run), and [`Error::EmptyInput`] if the items lie on the CPU and are not folded.
     #[doc(hidden)]
-    pub fn run_by(self, by: &dyn Fn(&Fold<T>)) -> Result<O::Output, Error> {
+    pub fn run_by(self, way: Way<T>) -> Result<Option<O::Output>, Error> {
         let block = self.chosen_block();
         let operation = Operation::whole::<O, *const T>(&self.op, block);
         let on_host = Operator::new::<O, &[T], *const T>(&self.op, block);
         let mut result = MaybeUninit::<O::Output>::uninit();
-        // SAFETY: the types are these, and the result is written if the call returns true.
-        match unsafe { run_erased(self.data, operation, on_host, by, result.as_mut_ptr().cast())? } {
+        // SAFETY: the types are these, and the result is written if the call returns `Written`.
+        match unsafe { run_erased(self.data, operation, on_host, way, result.as_mut_ptr().cast())? } {
             // SAFETY: as above.
-            true => Ok(unsafe { result.assume_init() }),
-            false => Err(Error::empty(&self.op)),
+            Outcome::Written => Ok(Some(unsafe { result.assume_init() })),
+            Outcome::Enqueued => Ok(None),
+            Outcome::NoValue => Err(Error::empty(&self.op)),
         }
     }
 }
 
-/// Writes the result of a whole array, and returns whether there is one. If the items lie on the CPU, `by`
-/// folds them. The same code for all operators.
+/// What has become of a result.
+enum Outcome {
+    Written,
+    /// The operator has none for these items.
+    NoValue,
+    Enqueued,
+}
+
+impl Outcome {
+    fn of(is_written: bool) -> Self {
+        if is_written { Self::Written } else { Self::NoValue }
+    }
+}
+
+/// Writes the result of a whole array, or enqueues that it is written. The same code for all operators.
 ///
 /// # Safety
 ///
@@ -145,14 +159,14 @@ unsafe fn run_erased<T: Item>(
     data: View<T>,
     operation: Operation,
     on_host: Operator,
-    by: &dyn Fn(&Fold<T>),
+    way: Way<T>,
     place: *mut (),
-) -> Result<bool, Error> {
+) -> Result<Outcome, Error> {
     let len = data.len() as u64;
-    match data.place()? {
+    match (data.place()?, way) {
         // SAFETY: as the caller vouches; without a fold, the accumulator is the identity.
-        _ if len == 0 => unsafe { on_host.finished(0, |_| Ok(()), place) },
-        Cpu(items) => {
+        _ if len == 0 => unsafe { on_host.finished(0, |_| Ok(()), place).map(Outcome::of) },
+        (Cpu(items), Way::Wait(by)) => {
             let by = |prepared: cpu::Prepared| {
                 // SAFETY: the items are a slice, and all are borrowed until `by` returns.
                 let fold = unsafe { Fold::<T>::new(prepared) };
@@ -160,15 +174,21 @@ unsafe fn run_erased<T: Item>(
                 fold.len()
             };
             // SAFETY: as the caller vouches; `by` returns a number if it has written the accumulator.
-            Ok(unsafe { on_host.over::<(), _>(&items).all_to(&by, place) })
+            Ok(Outcome::of(unsafe { on_host.over::<(), _>(&items).all_to(&by, place) }))
         }
-        Gpu((gpu, pointers)) => {
+        (Gpu((gpu, pointers)), Way::Wait(_)) => {
             // SAFETY: as the caller vouches; the data are borrowed.
             let fold =
                 |all: &mut [u8]| unsafe { gpu.run(&operation.of_whole(&pointers, len), all).map(drop) };
             // SAFETY: as the caller vouches; a GPU ends the operator.
-            unsafe { on_host.finished(len, fold, place) }
+            unsafe { on_host.finished(len, fold, place).map(Outcome::of) }
         }
+        (Gpu((gpu, pointers)), Way::Enqueue(to)) => {
+            // SAFETY: as the caller vouches, and that of the places.
+            unsafe { to.enqueue(gpu, operation.of_whole(&pointers, len))? };
+            Ok(Outcome::Enqueued)
+        }
+        (Cpu(_), Way::Enqueue(to)) => to.refuse_host().map(|()| Outcome::Enqueued),
     }
 }
 

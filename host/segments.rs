@@ -9,7 +9,7 @@ use crate::operators::{One, Parts};
 use crate::place::Place::{Cpu, Gpu};
 use crate::request::{Operation, Shape, Types};
 use crate::sharded::Located;
-use crate::steps::Fold;
+use crate::steps::{Fold, ToPlaces, Way};
 use crate::{
     Block, Buffer, Device, Element, Error, Item, Op, Operators, Parameterless, Pending, Runs, Stream,
     Threads, View, ViewMut, cpu, cuda,
@@ -20,7 +20,7 @@ use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::dangling;
+use std::ptr::{dangling, null_mut};
 
 /// Segments of an array, each of which reduces by itself.
 ///
@@ -524,6 +524,21 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
         Ok(cpu::reduce_segments(items, self.data.len(), &start, default, results))
     }
 
+    /// Returns the shape for a GPU that has the offsets: a copy would be freed before a stream gets there.
+    fn shape_there(&self, gpu: &'static cuda::Gpu) -> Result<Shape, Error> {
+        let mut copies = Copies::default();
+        let shape = self.bounds.on_gpu(gpu, &mut copies, self.count, self.data.len() as u64)?;
+        if copies.short.is_some() || copies.long.is_some() {
+            return Err(other_device(None, &Device(Gpu(gpu))));
+        }
+        Ok(match (shape, self.number) {
+            (Shape::Segments(segments), Some(View(Gpu(number)))) => {
+                Shape::Segments(segments.with_number(number.pointer()))
+            }
+            (shape, _) => shape,
+        })
+    }
+
     /// Enqueues the reduction of each segment. A segment that has no value gets `default`.
     ///
     /// # Safety
@@ -557,19 +572,7 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
             }
             (Gpu((gpu, items)), Gpu(results), Some(queue)) if gpu == queue.gpu() => {
                 let operation = Operation::each::<O, D::Pointers>(&op, (&default, true), block);
-                let mut copies = Copies::default();
-                let shape = self.bounds.on_gpu(gpu, &mut copies, self.count, self.data.len() as u64)?;
-                if copies.short.is_some() || copies.long.is_some() {
-                    // A copy would be freed before the stream gets there.
-                    let (buffer, device) = (Device::cpu().to_string(), on.to_string());
-                    return Err(Error::DeviceMismatch { buffer, device });
-                }
-                let shape = match (shape, self.number) {
-                    (Shape::Segments(segments), Some(View(Gpu(number)))) => {
-                        Shape::Segments(segments.with_number(number.pointer()))
-                    }
-                    (shape, _) => shape,
-                };
+                let shape = self.shape_there(gpu)?;
                 // SAFETY: as the caller vouches.
                 unsafe { queue.enqueue(&operation.request(&items, shape, results)) }
             }
@@ -579,6 +582,53 @@ impl<'a, D: Data<'a>> Segments<'a, D> {
 }
 
 impl<'a, T: Item> Segments<'a, View<'a, T>> {
+    /// As [`run_erased`](Self::run_erased), in a way.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run_erased`](Self::run_erased).
+    #[inline(never)]
+    unsafe fn run_in_a_way<V: Item>(
+        &self,
+        operation: Operation,
+        on_host: Operator,
+        if_empty: IfEmpty<V>,
+        way: Way<T>,
+    ) -> Result<Option<Buffer<V>>, Error> {
+        match way {
+            Way::Wait(by) => {
+                let by = |columns: &ColumnsOnCpu| {
+                    // SAFETY: all is borrowed until `by` returns.
+                    let fold = unsafe { Fold::of_columns(columns) };
+                    by(&fold);
+                    fold.len().is_some()
+                };
+                // SAFETY: as the caller vouches.
+                unsafe { self.run_erased(operation, on_host, if_empty, Some(&by)).map(Some) }
+            }
+            // SAFETY: as the caller vouches.
+            Way::Enqueue(to) => unsafe { self.enqueue_erased(operation, to).map(|()| None) },
+        }
+    }
+
+    /// Enqueues that the results are written to places. A segment that has no value gets the default.
+    ///
+    /// # Safety
+    ///
+    /// As for [`run_erased`](Self::run_erased), and the places are those of its results.
+    unsafe fn enqueue_erased(&self, mut operation: Operation, to: &ToPlaces) -> Result<(), Error> {
+        operation.has_default = true;
+        match self.data.place()? {
+            _ if self.is_empty() => Ok(()),
+            Gpu((gpu, items)) => {
+                let shape = self.shape_there(gpu)?;
+                // SAFETY: as the caller vouches.
+                unsafe { to.enqueue(gpu, operation.request(&items, shape, null_mut::<()>())) }
+            }
+            Cpu(_) => to.refuse_host(),
+        }
+    }
+
     /// Returns the items that the segments are of.
     ///
     /// ```
@@ -731,25 +781,19 @@ impl<'a, D: Data<'a>, O: Operators<D::Item, M>, M> SegmentReduction<'a, D, O, M>
 }
 
 impl<'a, T: Item, O: Op<T, Output: Item>> SegmentReduction<'a, View<'a, T>, O, One> {
-    /// As [`run`](Self::run), but if these are columns on the CPU, `by` [folds](Fold) them.
+    /// As [`run`](Self::run), in this [way](Way). Returns none if the results were not waited for.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`Error::EmptySegment`] if `by` does not fold the columns.
+    /// As [`run`](Self::run), and [`Error::EmptySegment`] if these are columns on the CPU and are not folded.
     #[doc(hidden)]
-    pub fn run_by(self, by: &dyn Fn(&Fold<T>)) -> Result<Buffer<O::Output>, Error> {
+    pub fn run_by(self, way: Way<T>) -> Result<Option<Buffer<O::Output>>, Error> {
         let Self { segments, ops: op, defaults: default, block } = self;
         let value = default.unwrap_or(Zeroable::zeroed());
         let operation = Operation::each::<O, *const T>(&op, (&value, default.is_some()), block);
         let on_host = Operator::new::<O, &[T], *const T>(&op, block);
-        let by = |columns: &ColumnsOnCpu| {
-            // SAFETY: all is borrowed until `by` returns.
-            let fold = unsafe { Fold::of_columns(columns) };
-            by(&fold);
-            fold.len().is_some()
-        };
         // SAFETY: the types are these.
-        unsafe { segments.run_erased(operation, on_host, IfEmpty::of(&op, default), Some(&by)) }
+        unsafe { segments.run_in_a_way(operation, on_host, IfEmpty::of(&op, default), way) }
     }
 }
 

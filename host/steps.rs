@@ -4,19 +4,86 @@
 //! [`Reduction::run_by`](crate::Reduction::run_by) prepares a [`Fold`] and hands it to its caller, who runs
 //! it alone, runs it in a [`Pass`] with others, or takes [`Pieces`] from it. Then the call finishes the
 //! result. All that depends on the operator's type is in that call: a program that has every operator
-//! compiles nothing else for each of them.
+//! compiles nothing else for each of them. On a GPU, the same call can [enqueue](Way::Enqueue) the reduction.
 
 use crate::cpu::{ColumnsOnCpu, Erased, PARALLEL_BYTES, Places, Prepared, Unit, reduce_columns};
+use crate::cuda::Gpu;
+use crate::data::other_device;
 use crate::reducer::ROWS;
-use crate::{Error, Item, Plan, threads};
+use crate::request::Request;
+use crate::{Error, Item, Plan, Stream, threads};
 use gpu_reduce_kernels::cpu::Folds;
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::iter::successors;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 
 /// Bytes that a pass folds before it asks again whether to go on, if they keep all threads busy.
 const BATCH: usize = 1 << 25;
+
+/// How a reduction by an operator that is known when the program runs goes on.
+pub enum Way<'a, T: Item> {
+    /// Waits for the results. Items that lie on the CPU are folded by this function.
+    Wait(&'a dyn Fn(&Fold<T>)),
+    /// Enqueues that a GPU writes the results to these places. The result of an array without items is returned.
+    Enqueue(&'a ToPlaces<'a>),
+}
+
+/// Places for results on a GPU, and a stream.
+pub struct ToPlaces<'a> {
+    /// If none, nothing is enqueued.
+    stream: Option<&'a Stream<'a>>,
+    first: *mut c_void,
+    scratch_bytes: Cell<usize>,
+}
+
+impl<'a> ToPlaces<'a> {
+    /// Places from an address on.
+    ///
+    /// # Safety
+    ///
+    /// There is a place for each result of the reductions that are enqueued with it. As for
+    /// [`Reduce::reduce_into`](crate::Reduce::reduce_into), the places and the items stay until the stream has been
+    /// synchronized, and nothing else uses them, except in the order of the stream.
+    pub unsafe fn new(stream: &'a Stream<'a>, first: *mut c_void) -> Self {
+        Self { stream: Some(stream), first, scratch_bytes: Cell::new(0) }
+    }
+
+    /// No places: nothing is enqueued, but [`scratch_bytes`](Self::scratch_bytes) tells what the call needs.
+    pub fn none() -> Self {
+        Self { stream: None, first: null_mut(), scratch_bytes: Cell::new(0) }
+    }
+
+    /// The bytes of scratch memory that the last call without places needs, as
+    /// [`Reduction::scratch_bytes`](crate::Reduction::scratch_bytes).
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch_bytes.get()
+    }
+
+    /// Enqueues a request.
+    ///
+    /// # Safety
+    ///
+    /// The request's types are those of its operator and items, and the places are those of its results.
+    pub(crate) unsafe fn enqueue(&self, gpu: &'static Gpu, mut request: Request) -> Result<(), Error> {
+        let Some(stream) = self.stream else {
+            self.scratch_bytes.set(gpu.scratch_bytes(request.by.types, &request.shape, request.by.block));
+            return Ok(());
+        };
+        request.results = self.first;
+        match stream.on(Some(gpu))? {
+            // SAFETY: as the caller vouches, and that of `new`.
+            Some(queue) => unsafe { queue.enqueue(&request) },
+            None => Err(other_device(Some(gpu), &stream.device())),
+        }
+    }
+
+    /// The error of items that lie on the CPU, if something is to be enqueued.
+    pub(crate) fn refuse_host(&self) -> Result<(), Error> {
+        self.stream.map_or(Ok(()), |stream| Err(other_device(None, &stream.device())))
+    }
+}
 
 /// The fold of all items of an array on the CPU, or of each of its columns, which has not run yet.
 pub struct Fold<'a, T: Item> {

@@ -29,7 +29,7 @@ mod values;
 
 pub use dtype::{Dtype, cast};
 pub use gpu_reduce;
-pub use number::{Number, Pairs, Target};
+pub use number::{Described, Number, Pairs, Target};
 pub use operator::{Operator, PairOperator};
 pub use partial::{Partial, PartialError};
 pub use reducer::Reducer;
@@ -49,6 +49,9 @@ pub enum Error {
         /// The type of the elements.
         dtype: Dtype,
     },
+    /// Results of groups are not written by a stream.
+    #[error("results of groups are not enqueued: reduce the groups, which waits for the results")]
+    Grouped,
     /// The caller of [`Target::reduce_all`] has stopped it.
     #[error("the reduction was stopped")]
     Stopped,

@@ -1,9 +1,11 @@
 //! The reduction of data of one type. It is compiled here for each operator and type.
 
-use gpu_reduce::steps::Fold;
+use std::ffi::c_void;
+
+use gpu_reduce::steps::{Fold, ToPlaces, Way};
 use gpu_reduce::{
-    Buffer, ByIndex, Element, ExactElement, Item, NanStd, NanVar, Op, Reduce, Segments, Std, Var, View, bf16,
-    f16, for_each_integer_operator, for_each_operator, for_each_pair_operator,
+    Buffer, ByIndex, Element, ExactElement, Item, NanStd, NanVar, Op, Reduce, Segments, Std, Stream, Var,
+    View, bf16, f16, for_each_integer_operator, for_each_operator, for_each_pair_operator,
 };
 
 use crate::{Dtype, Error, Operator, PairOperator, Value, Values};
@@ -46,7 +48,43 @@ impl<T: Number> Target<'_, T> {
         ddof: u64,
         by: &dyn Fn(&Fold<T>),
     ) -> Result<Values, Error> {
-        T::reduce(self, operator, ddof, by)
+        T::reduce(self, operator, ddof, Way::Wait(by))
+    }
+
+    /// Enqueues that a GPU writes the results, with the bits that [`reduce`](Self::reduce) has, from an address on.
+    /// The items lie on the GPU of the stream. All items, or each part, are one or more. [`describe`](Self::describe)
+    /// tells the results' type.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Reduction::run_into`](gpu_reduce::Reduction::run_into); the GPU has a place for each result.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotIntegers`]; [`Error::Grouped`]; the errors of
+    /// [`Reduction::run_into`](gpu_reduce::Reduction::run_into).
+    pub unsafe fn enqueue(
+        &self,
+        operator: Operator,
+        ddof: u64,
+        stream: &Stream,
+        first: *mut c_void,
+    ) -> Result<(), Error> {
+        // SAFETY: as the caller vouches.
+        let places = unsafe { ToPlaces::new(stream, first) };
+        T::reduce(self, operator, ddof, Way::Enqueue(&places)).map(drop)
+    }
+
+    /// What [`enqueue`](Self::enqueue) would write.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotIntegers`]; [`Error::Grouped`].
+    pub fn describe(&self, operator: Operator, ddof: u64) -> Result<Described, Error> {
+        let none = ToPlaces::none();
+        let values = T::reduce(self, operator, ddof, Way::Enqueue(&none))?;
+        let (type_name, width) = (values.type_name(), values.width());
+        Ok(Described { type_name, width, scratch_bytes: none.scratch_bytes() })
     }
 
     /// Reduces by an operator that is known when the program is compiled.
@@ -63,25 +101,37 @@ impl<T: Number> Target<'_, T> {
     }
 
     /// Compiled for each operator and type, and so it only calls.
-    fn values<O: Op<T, Output: Value>>(&self, op: O, by: &dyn Fn(&Fold<T>)) -> Result<Values, Error> {
-        match self {
-            Target::All(data) => value(data.by(op).block::<256>().run_by(by)),
-            Target::Each(segments) => values(segments.by(op).block::<256>().run_by(by)),
-            Target::ByIndex(groups) => values(groups.by(op).block::<256>().run()),
+    fn values<O: Op<T, Output: Value>>(&self, op: O, way: Way<T>) -> Result<Values, Error> {
+        match (self, way) {
+            (Target::All(data), way) => value(data.by(op).block::<256>().run_by(way)),
+            (Target::Each(segments), way) => values(segments.by(op).block::<256>().run_by(way)),
+            (Target::ByIndex(groups), Way::Wait(_)) => values(groups.by(op).block::<256>().run().map(Some)),
+            (Target::ByIndex(_), Way::Enqueue(_)) => Err(Error::Grouped),
         }
     }
 }
 
-/// The result of a whole array. One function for all operators with results of one type.
+/// What a reduction writes, and the memory that it needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Described {
+    /// The name in Rust of the numbers' type.
+    pub type_name: &'static str,
+    /// The numbers in each result, one after the other.
+    pub width: usize,
+    /// The bytes of scratch memory that a stream [with memory of the caller](Stream::with_scratch) needs.
+    pub scratch_bytes: usize,
+}
+
+/// The result of a whole array, if it was waited for. One function for all operators with results of one type.
 #[inline(never)]
-fn value<V: Value>(result: Result<V, gpu_reduce::Error>) -> Result<Values, Error> {
-    Ok(Values::of(vec![result?]))
+fn value<V: Value>(result: Result<Option<V>, gpu_reduce::Error>) -> Result<Values, Error> {
+    Ok(Values::of(Vec::from_iter(result?)))
 }
 
 /// The results of parts, as [`value`].
 #[inline(never)]
-fn values<V: Value>(results: Result<Buffer<V>, gpu_reduce::Error>) -> Result<Values, Error> {
-    Ok(Values::of(results?.to_vec()?))
+fn values<V: Value>(results: Result<Option<Buffer<V>>, gpu_reduce::Error>) -> Result<Values, Error> {
+    Ok(Values::of(results?.map_or(Ok(Vec::new()), |results| results.to_vec())?))
 }
 
 impl<T: Number> Pairs<'_, T> {
@@ -96,8 +146,8 @@ impl<T: Number> Pairs<'_, T> {
 
     fn values<O: Op<(T, T), Output: Value>>(&self, op: O) -> Result<Values, Error> {
         match self {
-            Pairs::All(a, b) => value((*a, *b).by(op).block::<256>().run()),
-            Pairs::Each(segments) => values(segments.by(op).block::<256>().run()),
+            Pairs::All(a, b) => value((*a, *b).by(op).block::<256>().run().map(Some)),
+            Pairs::Each(segments) => values(segments.by(op).block::<256>().run().map(Some)),
         }
     }
 }
@@ -111,12 +161,7 @@ pub trait Number: ExactElement<Wide: Value, Real: Value + Into<f64>, Rounded: Va
     const IS_INTEGER: bool;
 
     #[doc(hidden)]
-    fn reduce(
-        target: &Target<Self>,
-        operator: Operator,
-        ddof: u64,
-        by: &dyn Fn(&Fold<Self>),
-    ) -> Result<Values, Error>;
+    fn reduce(target: &Target<Self>, operator: Operator, ddof: u64, way: Way<Self>) -> Result<Values, Error>;
 
     #[doc(hidden)]
     fn reduce_pairs(pairs: &Pairs<Self>, operator: PairOperator) -> Result<Values, Error>;
@@ -151,15 +196,15 @@ macro_rules! numbers {
                 target: &Target<$T>,
                 operator: Operator,
                 ddof: u64,
-                by: &dyn Fn(&Fold<$T>),
+                way: Way<$T>,
             ) -> Result<Values, Error> {
                 match operator {
-                    Operator::Var => target.values(Var::new(ddof), by),
-                    Operator::Std => target.values(Std::new(ddof), by),
-                    Operator::NanVar => target.values(NanVar::new(ddof), by),
-                    Operator::NanStd => target.values(NanStd::new(ddof), by),
-                    $(Operator::$op => target.values(<gpu_reduce::$op>::default(), by),)*
-                    other => numbers! { @integers $T $is_integer target other by $integers },
+                    Operator::Var => target.values(Var::new(ddof), way),
+                    Operator::Std => target.values(Std::new(ddof), way),
+                    Operator::NanVar => target.values(NanVar::new(ddof), way),
+                    Operator::NanStd => target.values(NanStd::new(ddof), way),
+                    $(Operator::$op => target.values(<gpu_reduce::$op>::default(), way),)*
+                    other => numbers! { @integers $T $is_integer target other way $integers },
                 }
             }
 
@@ -171,16 +216,16 @@ macro_rules! numbers {
         }
     };
     (
-        @integers $T:ident true $target:ident $operator:ident $by:ident
+        @integers $T:ident true $target:ident $operator:ident $way:ident
         [$($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*]
     ) => {
         match $operator {
-            $(Operator::$op => $target.values(gpu_reduce::$op, $by),)*
+            $(Operator::$op => $target.values(gpu_reduce::$op, $way),)*
             _ => unreachable!("the tables have all operators"),
         }
     };
-    (@integers $T:ident false $target:ident $operator:ident $by:ident $integers:tt) => {{
-        _ = ($target, $by);
+    (@integers $T:ident false $target:ident $operator:ident $way:ident $integers:tt) => {{
+        _ = ($target, $way);
         Err(Error::NotIntegers { operator: $operator, dtype: Dtype::$T })
     }};
 }

@@ -104,6 +104,57 @@ fn several_operators_share_kernels() {
     assert_eq!(stopped, Err(Error::Stopped));
 }
 
+/// What a stream writes has the type that is described, and the bits of a call that waits.
+#[test]
+fn enqueued_results() {
+    let device = gpu_reduce::Device::emulator().unwrap();
+    let stream = device.stream().unwrap();
+    for dtype in [Dtype::f32, Dtype::i8] {
+        with_type!(dtype, T => {
+            let items = device.upload(&items::<T>(600)).unwrap();
+            let targets = [
+                Target::All(items.data()),
+                Target::Each(items.rows(100).unwrap()),
+                Target::Each(items.columns(20).unwrap()),
+            ];
+            for (target, len) in targets.iter().zip([1, 6, 20]) {
+                for &operator in Operator::ALL {
+                    let waited = match target.reduce(operator, 1) {
+                        Ok(waited) => waited,
+                        Err(error) => {
+                            assert_eq!(target.describe(operator, 1), Err(error));
+                            continue;
+                        }
+                    };
+                    let described = target.describe(operator, 1).unwrap();
+                    assert_eq!((described.type_name, described.width), (waited.type_name(), waited.width()));
+                    assert_eq!(waited.len(), len);
+                    // A word more, for results that end within one.
+                    let mut places = device.zeros::<u64>(waited.bytes().len() / 8 + 1).unwrap();
+                    // SAFETY: there is a place for each result, and all stay until the stream has been synchronized.
+                    unsafe {
+                        let first = places.view_mut().as_mut_ptr().cast();
+                        target.enqueue(operator, 1, &stream, first).unwrap();
+                    }
+                    stream.synchronize().unwrap();
+                    let words = places.to_vec().unwrap();
+                    let found: &[u8] = bytemuck::cast_slice(&words);
+                    assert_eq!(&found[..waited.bytes().len()], waited.bytes(), "{operator} of {len} {dtype}");
+                }
+            }
+        });
+    }
+    let groups = [1.5f32, 2.5];
+    let groups = Target::ByIndex(groups.by_index(&[0u32, 0], 1).unwrap());
+    assert_eq!(groups.describe(Operator::Sum, 0), Err(Error::Grouped));
+    // SAFETY: nothing is written.
+    let on_host = unsafe {
+        let items = [1.5f32];
+        Target::All(items.data()).enqueue(Operator::Sum, 0, &stream, std::ptr::null_mut())
+    };
+    assert!(matches!(on_host, Err(Error::Reduce(gpu_reduce::Error::DeviceMismatch { .. }))));
+}
+
 #[test]
 fn segments_go_one_after_another() {
     let items = items::<f32>(LONG);

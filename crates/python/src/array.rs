@@ -1,7 +1,8 @@
 //! Arrays of other libraries: their elements where they lie.
 
-use std::ptr::{null_mut, without_provenance};
+use std::ptr::{null_mut, with_exposed_provenance, without_provenance};
 use std::slice::from_raw_parts;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
@@ -17,13 +18,14 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyString, PyTuple};
 
-use crate::cuda_interface;
+use crate::cuda_interface::{self, strides_in_elements};
 use crate::error::of_library;
 use crate::exchange::Exchange;
 use crate::kind::Kind;
 use crate::numpy::numpy;
+use crate::on_gpu::{CuPy, Current, Library};
 use crate::tensor::first_of;
 
 /// An array, whose owner keeps its elements.
@@ -38,6 +40,10 @@ pub struct Array<'py> {
     pub valid: Option<Vec<bool>>,
     /// The tensor to whose library the results go; NumPy's if none.
     pub home: Option<Bound<'py, PyAny>>,
+    /// The stream of the tensor's library on which the elements are written. None if they are there.
+    pub current: Option<Current>,
+    /// Whether `current` was waited for.
+    is_there: AtomicBool,
     _owner: Owner,
 }
 
@@ -72,6 +78,9 @@ impl<'py> Array<'py> {
         }
         if Exchange::found(object).is_some() {
             return Self::of_tensor(object);
+        }
+        if let Some(cupy) = CuPy::of(object)? {
+            return Self::of_cupy(object, cupy);
         }
         if object.is_instance(numpy(py)?.ndarray.bind(py))? {
             if object.hasattr("mask")? {
@@ -168,6 +177,8 @@ impl<'py> Array<'py> {
             device: Device::cpu(),
             valid: None,
             home: None,
+            current: None,
+            is_there: AtomicBool::new(true),
             _owner: Owner::Buffer(buffer),
         })
     }
@@ -228,7 +239,7 @@ impl<'py> Array<'py> {
             }
         };
         let described = tensor.validate().map_err(|why| PyValueError::new_err(why.to_string()))?;
-        let mut array = Self::described(object, &described, device)?;
+        let mut array = Self::described(object, &described, device, None)?;
         array._owner = Owner::Tensor(tensor);
         Ok(array)
     }
@@ -238,27 +249,62 @@ impl<'py> Array<'py> {
         let py = object.py();
         let described = exchange.describe(object, |tensor| {
             let at = tensor.device();
-            let device = match at.device_type {
-                DLDeviceType::CPU | DLDeviceType::CUDAHOST => Ok(Device::cpu()),
+            let (device, current) = match at.device_type {
+                DLDeviceType::CPU | DLDeviceType::CUDAHOST => (Ok(Device::cpu()), None),
                 DLDeviceType::CUDA => {
-                    let stream = exchange.current_stream(py, at)?;
-                    Device::cuda(at.device_id.try_into().ok()?).and_then(|device| {
-                        // SAFETY: the library has the stream, which is one of the device. What writes the
-                        // elements was enqueued on it.
-                        unsafe { device.stream_from_raw(stream)? }.synchronize()?;
-                        Ok(device)
-                    })
+                    let stream = exchange.current_stream(py, at)?.expose_provenance();
+                    let index = at.device_id.try_into().ok()?;
+                    let library = exchange.is_torch.then_some(Library::Torch);
+                    (Device::cuda(index), Some(Current { library, index, stream }))
                 }
                 _ => return None,
             };
             let device = device.map_err(of_library);
-            Some(device.and_then(|device| Self::described(object, &tensor, device)))
+            Some(device.and_then(|device| Self::described(object, &tensor, device, current)))
         });
         described.transpose()
     }
 
+    /// The array of CuPy: its attributes take less time than a capsule of DLPack.
+    fn of_cupy(object: &Bound<'py, PyAny>, cupy: &CuPy) -> PyResult<Self> {
+        let py = object.py();
+        let dtype = object.getattr(intern!(py, "dtype"))?;
+        let typestr = dtype.getattr(intern!(py, "str"))?;
+        let kind = Kind::of_typestr(typestr.cast::<PyString>()?.to_str()?)
+            .ok_or_else(|| PyTypeError::new_err(format!("arrays of {dtype} are not reduced")))?;
+        let shape: Vec<usize> = object.getattr(intern!(py, "shape"))?.extract()?;
+        let strides: Vec<isize> = object.getattr(intern!(py, "strides"))?.extract()?;
+        let strides = strides_in_elements(&strides, kind, &shape)?;
+        let memory = object.getattr(intern!(py, "data"))?;
+        let address: usize = memory.getattr(intern!(py, "ptr"))?.extract()?;
+        let index: usize = memory.getattr(intern!(py, "device_id"))?.extract()?;
+        let current = Current { library: Some(Library::CuPy), index, stream: cupy.stream(py, index)? };
+        let device = Device::cuda(index).map_err(of_library)?;
+        // SAFETY: the array has the elements that it describes, on this GPU.
+        let array = unsafe {
+            Self::on_device(object, device, kind, (shape, strides), with_exposed_provenance(address))
+        };
+        Ok(Self { home: Some(object.clone()), ..array }.written_on(Some(current)))
+    }
+
+    /// The array, whose elements are written on a stream. An array without elements is one on the CPU: nothing of it
+    /// is read, whatever its strides and address are.
+    fn written_on(mut self, current: Option<Current>) -> Self {
+        if self.len() == 0 {
+            self.device = Device::cpu();
+            return self;
+        }
+        self.is_there = AtomicBool::new(current.is_none());
+        Self { current, ..self }
+    }
+
     /// The array of a tensor's description. The tensor keeps the elements.
-    fn described(object: &Bound<'py, PyAny>, tensor: &TensorRef, device: Device) -> PyResult<Self> {
+    fn described(
+        object: &Bound<'py, PyAny>,
+        tensor: &TensorRef,
+        device: Device,
+        current: Option<Current>,
+    ) -> PyResult<Self> {
         let kind = Kind::of_tensor(tensor.dtype()).ok_or_else(|| {
             let dtype = tensor.dtype();
             PyTypeError::new_err(format!(
@@ -268,16 +314,11 @@ impl<'py> Array<'py> {
         })?;
         let floats = if kind.is_complex { 2 } else { 1 };
         let strides = tensor.strides_or_compact().map_err(|why| PyValueError::new_err(why.to_string()))?;
-        Ok(Self {
-            kind,
-            shape: tensor.shape().iter().map(|&length| length as usize).collect(),
-            strides: strides.iter().map(|&stride| stride as isize * floats).collect(),
-            first: first_of(tensor),
-            device,
-            valid: None,
-            home: Some(object.clone()),
-            _owner: Owner::Object(object.clone().unbind()),
-        })
+        let shape = tensor.shape().iter().map(|&length| length as usize).collect();
+        let strides = strides.iter().map(|&stride| stride as isize * floats).collect();
+        // SAFETY: the device has the elements that the tensor describes.
+        let array = unsafe { Self::on_device(object, device, kind, (shape, strides), first_of(tensor)) };
+        Ok(Self { home: Some(object.clone()), ..array }.written_on(current))
     }
 
     /// An array that an object keeps, on a device.
@@ -292,8 +333,18 @@ impl<'py> Array<'py> {
         (shape, strides): (Vec<usize>, Vec<isize>),
         first: *const u8,
     ) -> Self {
-        let owner = Owner::Object(object.clone().unbind());
-        Self { kind, shape, strides, first, device, valid: None, home: None, _owner: owner }
+        Self {
+            kind,
+            shape,
+            strides,
+            first,
+            device,
+            valid: None,
+            home: None,
+            current: None,
+            is_there: AtomicBool::new(true),
+            _owner: Owner::Object(object.clone().unbind()),
+        }
     }
 
     fn of_arrow(object: &Bound<'py, PyAny>) -> PyResult<Self> {
@@ -346,6 +397,8 @@ impl<'py> Array<'py> {
             device: Device::cpu(),
             valid: has_nulls.then(|| chunks.iter().flat_map(valid).collect()),
             home: None,
+            current: None,
+            is_there: AtomicBool::new(true),
             _owner: Owner::Items(items),
         })
     }
@@ -378,6 +431,8 @@ impl<'py> Array<'py> {
             device: Device::cpu(),
             valid: nulls.map(|nulls| nulls.iter().collect()),
             home: None,
+            current: None,
+            is_there: AtomicBool::new(true),
             _owner: owner,
         })
     }
@@ -416,8 +471,18 @@ impl<'py> Array<'py> {
         self.first.cast()
     }
 
-    /// The elements, which lie side by side from the first on. `T` is the type that `kind` names.
+    /// The elements, which lie side by side from the first on, and have been waited for. `T` is the type that `kind`
+    /// names.
     pub fn view<T: Element>(&self) -> Result<View<'_, T>, Error> {
+        if let (Some(current), false) = (self.current, self.is_there.load(Ordering::Relaxed)) {
+            current.wait()?;
+            self.is_there.store(true, Ordering::Relaxed);
+        }
+        self.view_in_order()
+    }
+
+    /// As [`view`](Self::view), for work in the order of the stream that writes the elements.
+    pub fn view_in_order<T: Element>(&self) -> Result<View<'_, T>, Error> {
         let (first, len) = match self.len() {
             0 => (without_provenance(align_of::<T>()), 0),
             len => (self.first(), len),

@@ -15,6 +15,7 @@ use crate::error::of_library;
 use crate::kind::Kind;
 use crate::lanes::{self, By, Choice};
 use crate::numpy::numpy;
+use crate::on_gpu::{self, Place};
 use crate::output::{Shape, at_home, into_out, numpy_name, to_python, type_of};
 
 /// The arguments of a function of one array.
@@ -58,6 +59,7 @@ impl<'py> Call<'_, 'py> {
             }
         };
         let array = self.array(x, operators)?;
+        let is_tensor = array.home.is_some();
         let mut results = if array.kind.is_complex {
             self.reduce_complex(x, array, operators)?
         } else {
@@ -66,8 +68,7 @@ impl<'py> Call<'_, 'py> {
         };
         for (result, &operator) in results.iter_mut().zip(operators) {
             if let (Some(initial), false) = (self.initial, is_extreme(operator)) {
-                let with = if operator == Operator::Prod { "multiply" } else { "add" };
-                *result = numpy(py)?.module.bind(py).call_method1(with, (&*result, initial))?;
+                *result = with_initial(result, initial, operator, is_tensor)?;
             }
             if let Some(dtype) = self.dtype {
                 *result = as_type(result, dtype)?;
@@ -88,12 +89,14 @@ impl<'py> Call<'_, 'py> {
         let array = array?;
         let are_reduced = self.are_reduced(array.shape.len())?;
         let initial_takes_part = self.initial.is_some() && operators.iter().copied().any(is_extreme);
-        let is_taken_on_host = self.mask.is_some_and(|mask| !is_true(mask))
-            || initial_takes_part
-            || array.kind.is_complex && operators.contains(&Operator::Prod);
+        let is_taken_on_host =
+            initial_takes_part || array.kind.is_complex && operators.contains(&Operator::Prod);
+        let mask = self.mask.filter(|mask| !is_true(mask));
         match array.device.is_cpu() {
             true => Ok(array),
             false if is_taken_on_host => copies::array_on_host(x),
+            false if selects_there(&array, mask)? => Ok(array),
+            false if mask.is_some() => copies::array_on_host(x),
             false if lanes::lie_in_order(&array, &are_reduced) => Ok(array),
             false => copies::in_order(x, &are_reduced),
         }
@@ -119,13 +122,19 @@ impl<'py> Call<'_, 'py> {
             return operators.iter().map(one).collect();
         }
         let (mask, flags);
+        let given = self.mask.filter(|given| !is_true(given));
         let mut choice = Choice::ALL;
         if let Some(valid) = &array.valid {
             if self.mask.is_some() {
                 return Err(PyTypeError::new_err("a mask cannot be given for an Arrow array with nulls"));
             }
             choice.mask = Some((valid, vec![1]));
-        } else if let Some(given) = self.mask.filter(|given| !is_true(given)) {
+        } else if let (Some(given), true, Some(place)) = (given, self.copy, Place::of(array)?) {
+            let mask = Array::of(given)?;
+            check_mask(mask.kind)?;
+            broadcast(&mask.shape, &array.shape)?;
+            choice.selected = Some(place.select(given, are_reduced)?);
+        } else if let Some(given) = given {
             mask = self.mask_of(given, array)?;
             let mut copy = Vec::new();
             let view = lanes::contiguous::<u8>(&mask, &mut copy).map_err(of_library)?;
@@ -139,6 +148,12 @@ impl<'py> Call<'_, 'py> {
             choice.initial = Some(element::<T>(initial)?);
         }
         let by = By { operators, ddof: self.ddof as u64 };
+        if let (None, None, None) = (&choice.mask, &choice.selected, &choice.initial) {
+            let shape = |order: &[usize]| self.shape(array, are_reduced, order);
+            if let Some(results) = on_gpu::reduce::<T>(py, array, are_reduced, by, shape)? {
+                return Ok(vec![results]);
+            }
+        }
         let reduced = lanes::reduce(py, array, are_reduced, &choice, by)?;
         let may_be_of_nans = |(values, operator): (&Values, &Operator)| {
             matches!(operator, Operator::NanArgMin | Operator::NanArgMax) && has_zeros(values)
@@ -254,15 +269,56 @@ impl<'py> Call<'_, 'py> {
         if self.copy && !mask.device.is_cpu() {
             mask = copies::array_on_host(given)?;
         }
-        match (mask.kind, mask.device.is_cpu() && array.device.is_cpu()) {
-            (Kind::BOOL, true) => Ok(mask),
-            (Kind::BOOL, false) => {
-                let why = "arrays on a GPU are reduced without a mask only: copy=True copies them to the CPU";
-                Err(PyTypeError::new_err(why))
-            }
-            _ => Err(PyTypeError::new_err("a mask is an array of booleans")),
+        check_mask(mask.kind)?;
+        if mask.device.is_cpu() && array.device.is_cpu() {
+            return Ok(mask);
         }
+        let why =
+            "arrays on a GPU are reduced without a mask only: copy=True copies the elements that it selects";
+        Err(PyTypeError::new_err(why))
     }
+}
+
+fn check_mask(kind: Kind) -> PyResult<()> {
+    match kind {
+        Kind::BOOL => Ok(()),
+        _ => Err(PyTypeError::new_err("a mask is an array of booleans")),
+    }
+}
+
+/// Whether the library of an array on a GPU selects its elements by a mask of the library there.
+fn selects_there(array: &Array, mask: Option<&Bound<PyAny>>) -> PyResult<bool> {
+    let (Some(mask), Some(place), false) = (mask, Place::of(array)?, array.kind.is_complex) else {
+        return Ok(false);
+    };
+    let mask = Array::of(mask)?;
+    Ok(Place::of(&mask)?.is_some_and(|of_mask| place.is_that_of(&of_mask)))
+}
+
+/// The results of an operator with one more element. Tensors are combined by their library.
+fn with_initial<'py>(
+    results: &Bound<'py, PyAny>,
+    initial: &Bound<'py, PyAny>,
+    operator: Operator,
+    are_tensors: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    if are_tensors {
+        return match operator {
+            Operator::Prod => results.mul(initial),
+            Operator::BitAnd => results.bitand(initial),
+            Operator::BitOr => results.bitor(initial),
+            Operator::BitXor => results.bitxor(initial),
+            _ => results.add(initial),
+        };
+    }
+    let with = match operator {
+        Operator::Prod => "multiply",
+        Operator::BitAnd => "bitwise_and",
+        Operator::BitOr => "bitwise_or",
+        Operator::BitXor => "bitwise_xor",
+        _ => "add",
+    };
+    numpy(results.py())?.module.bind(results.py()).call_method1(with, (results, initial))
 }
 
 /// The operators whose `initial` takes part as one more element.

@@ -198,6 +198,12 @@ impl<'py> Call<'_, 'py> {
                 }
             }
             Operator::NanSum | Operator::NanMean | Operator::NanVar | Operator::NanStd => {
+                if !(self.copy || array.device.is_cpu()) {
+                    return Err(PyTypeError::new_err(format!(
+                        "{operator} of complex numbers on a GPU takes a copy on the CPU, of which the numbers with a NaN \
+                         are left out: pass copy=True"
+                    )));
+                }
                 let module = numpy(py)?.module.bind(py);
                 let of_rest = match operator {
                     Operator::NanSum => Operator::Sum,

@@ -32,17 +32,9 @@ pub fn import<'py>(object: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
     let kind = Kind::of_typestr(&typestr)
         .ok_or_else(|| PyTypeError::new_err(format!("arrays of {typestr:?} are not reduced")))?;
     let shape: Vec<usize> = needed("shape")?.extract()?;
-    let size = kind.dtype.size() as isize;
     let strides = match entry("strides")? {
         None => compact(&shape, if kind.is_complex { 2 } else { 1 }),
-        Some(strides) => {
-            let strides: Vec<isize> = strides.extract()?;
-            if strides.len() != shape.len() || strides.iter().any(|stride| stride % size != 0) {
-                let why = format!("strides {strides:?} do not fit shape {shape:?} of {typestr:?}");
-                return Err(PyValueError::new_err(why));
-            }
-            strides.iter().map(|stride| stride / size).collect()
-        }
+        Some(strides) => strides_in_elements(&strides.extract::<Vec<_>>()?, kind, &shape)?,
     };
     let (address, _): (usize, bool) = needed("data")?.extract()?;
     let stream: Option<usize> = entry("stream")?.map(|stream| stream.extract()).transpose()?;
@@ -57,6 +49,16 @@ pub fn import<'py>(object: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
     };
     // SAFETY: as the object describes.
     Ok(unsafe { Array::on_device(object, device, kind, (shape, strides), without_provenance(address)) })
+}
+
+/// Strides that are given in bytes, in elements; of complex numbers in floats.
+pub fn strides_in_elements(strides: &[isize], kind: Kind, shape: &[usize]) -> PyResult<Vec<isize>> {
+    let size = kind.dtype.size() as isize;
+    if strides.len() != shape.len() || strides.iter().any(|stride| stride % size != 0) {
+        let why = format!("strides {strides:?} do not fit shape {shape:?} of {}", kind.name());
+        return Err(PyValueError::new_err(why));
+    }
+    Ok(strides.iter().map(|stride| stride / size).collect())
 }
 
 /// The strides of a row-major array without gaps.

@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError,
 pub fn exception(error: gpu_reduce_dynamic::Error) -> PyErr {
     match error {
         gpu_reduce_dynamic::Error::Reduce(error) => of_library(error),
+        error @ gpu_reduce_dynamic::Error::Grouped => PyValueError::new_err(error.to_string()),
         error @ gpu_reduce_dynamic::Error::NotIntegers { .. } => PyTypeError::new_err(error.to_string()),
         // (What stopped it has raised an exception of its own.)
         error @ gpu_reduce_dynamic::Error::Stopped => PyRuntimeError::new_err(error.to_string()),

@@ -13,6 +13,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyType};
 
+use crate::output::library_of;
+
 /// A library's function that allocates a tensor like a prototype.
 type Allocate = unsafe extern "C" fn(
     *mut DLTensor,
@@ -25,6 +27,8 @@ type Allocate = unsafe extern "C" fn(
 pub struct Exchange {
     /// Keeps the type, which is found by its address.
     of: Py<PyType>,
+    /// Whether the library is PyTorch.
+    pub is_torch: bool,
     describe: unsafe extern "C" fn(*mut c_void, *mut DLTensor) -> c_int,
     current_stream: unsafe extern "C" fn(DLDeviceType, i32, *mut *mut c_void) -> c_int,
     allocate: Allocate,
@@ -69,8 +73,9 @@ impl Exchange {
         ) else {
             return Ok(None);
         };
+        let is_torch = library_of(object)? == "torch";
         let of = of.unbind();
-        let exchange = Exchange { of, describe, current_stream, allocate, to_object };
+        let exchange = Exchange { of, is_torch, describe, current_stream, allocate, to_object };
         let mut found = FOUND.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have been faster.
         if let Some(exchange) = found.iter().copied().find(|other| other.of.as_ptr() == exchange.of.as_ptr())

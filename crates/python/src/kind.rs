@@ -138,6 +138,11 @@ impl Kind {
         if self.is_bool { "bool" } else { self.dtype.aliases()[0] }
     }
 
+    /// The name in Rust of the type of results with this type.
+    pub fn rust_name(self) -> &'static str {
+        if self.is_bool { "bool" } else { self.dtype.name() }
+    }
+
     pub fn is_half(self) -> bool {
         matches!(self.dtype, Dtype::f16 | Dtype::bf16)
     }

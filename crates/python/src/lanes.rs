@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::complex::products;
 use crate::error::{exception, needs_copy, of_library};
+use crate::on_gpu::Selected;
 use crate::signals::detached;
 
 /// Inputs from this size in bytes on are reduced without Python's lock.
@@ -23,12 +24,14 @@ pub const LARGE: usize = 1 << 16;
 pub struct Choice<'a, T> {
     /// Booleans, and their distances along the array's axes.
     pub mask: Option<(&'a [bool], Vec<isize>)>,
+    /// The elements that a mask on a GPU has selected.
+    pub selected: Option<Selected<'a>>,
     pub initial: Option<T>,
 }
 
 impl<T> Choice<'_, T> {
     /// All elements, and nothing besides.
-    pub const ALL: Self = Self { mask: None, initial: None };
+    pub const ALL: Self = Self { mask: None, selected: None, initial: None };
 }
 
 /// Results of lanes.
@@ -75,6 +78,19 @@ pub fn reduce<T: Number>(
 ) -> PyResult<Reduced> {
     let kept: Vec<usize> = (0..are_reduced.len()).filter(|&axis| !are_reduced[axis]).collect();
     let is_large = array.len() * size_of::<T>() >= LARGE;
+    if let Some(Selected { items, offsets }) = &choice.selected {
+        let none = vec![0u64; offsets.len()];
+        let items = items.view::<T>().map_err(of_library)?;
+        let segments = || match items.is_empty() {
+            true => items.segments(&none),
+            false => items.segments(offsets.view::<u64>()?),
+        };
+        let target = match kept.is_empty() {
+            true => Target::All(items),
+            false => Target::Each(segments().map_err(of_library)?),
+        };
+        return Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept });
+    }
     // For the other operators, the parts of complex numbers are elements.
     let is_complex_product = array.kind.is_complex && by.operators == [Operator::Prod];
     if (is_complex_product || choice.initial.is_some()) && !array.device.is_cpu() {
@@ -93,12 +109,8 @@ pub fn reduce<T: Number>(
             let target = Target::All(array.view::<T>().map_err(of_library)?);
             return Ok(Reduced { values: by.run(py, &target, is_large)?, order: kept });
         }
-        if let Some((mut order, range)) = in_memory_order(&array.shape, &array.strides, are_reduced) {
-            let end = range.end.min(order.len());
-            let product = |axes: &[usize]| axes.iter().map(|&axis| array.shape[axis]).product();
-            let shape = [&order[..range.start], &order[range.start..end], &order[end..]].map(product);
-            let values = matrices(py, array.view::<T>().map_err(of_library)?, shape, by)?;
-            order.drain(range.start..end);
+        if let Some((order, lengths)) = three_axes(array, are_reduced) {
+            let values = matrices(py, array.view::<T>().map_err(of_library)?, lengths, by)?;
             return Ok(Reduced { values, order });
         }
     }
@@ -200,7 +212,7 @@ pub fn items_of<'a, T: Element>(array: &'a Array, copy: &'a mut Vec<T>) -> Resul
     match &array.valid {
         None => contiguous(array, copy),
         Some(valid) => {
-            *copy = Lanes::of(array, &[true], &Choice { mask: Some((valid, vec![1])), initial: None }).items;
+            *copy = Lanes::of(array, &[true], &Choice { mask: Some((valid, vec![1])), ..Choice::ALL }).items;
             Ok(copy.data())
         }
     }
@@ -251,6 +263,17 @@ pub fn in_memory_order(
     (are_neighbours && ascend).then(|| (order, start..start + places.len().max(1)))
 }
 
+/// The axes of the results in their order in memory, and the lengths of the three axes of which the second one is
+/// reduced; none if the elements do not lie like this.
+pub fn three_axes(array: &Array, are_reduced: &[bool]) -> Option<(Vec<usize>, [usize; 3])> {
+    let (mut order, range) = in_memory_order(&array.shape, &array.strides, are_reduced)?;
+    let end = range.end.min(order.len());
+    let product = |axes: &[usize]| axes.iter().map(|&axis| array.shape[axis]).product();
+    let lengths = [&order[..range.start], &order[range.start..end], &order[end..]].map(product);
+    order.drain(range.start..end);
+    Some((order, lengths))
+}
+
 /// Copies of the elements that take part, one lane after the other.
 struct Lanes<T> {
     items: Vec<T>,
@@ -258,7 +281,7 @@ struct Lanes<T> {
 }
 
 impl<T: Element> Lanes<T> {
-    fn of(array: &Array, are_reduced: &[bool], Choice { mask, initial }: &Choice<T>) -> Self {
+    fn of(array: &Array, are_reduced: &[bool], Choice { mask, initial, .. }: &Choice<T>) -> Self {
         let axes = |reduced| (0..are_reduced.len()).filter(move |&axis| are_reduced[axis] == reduced);
         let of_mask = |axis: usize| mask.as_ref().map_or(0, |(_, strides)| strides[axis]);
         let axis = |axis: usize| (array.shape[axis], [array.strides[axis], of_mask(axis)]);

@@ -13,6 +13,7 @@ mod kind;
 mod lanes;
 mod norm;
 mod numpy;
+mod on_gpu;
 mod output;
 mod partial;
 mod parts;

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use gpu_reduce_dynamic::{Dtype, Operator, Values};
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
 
 use crate::kind::Kind;
 use crate::numpy::numpy;
+use crate::on_gpu::CuPy;
 use crate::tensor;
 
 /// The shape of results: as they lie, and as they are returned.
@@ -238,8 +239,32 @@ pub fn at_home<'py>(
                 _ => Ok(tensor),
             }
         }
-        "cupy" => py.import("cupy")?.call_method1("asarray", (array,)),
-        "jax" | "jaxlib" => py.import("jax.numpy")?.call_method1("asarray", (array,)),
+        "cupy" => {
+            let new = || {
+                let new = py.import("cupy")?.call_method1("asarray", (array,))?;
+                if name == "bf16" { new.call_method1("astype", (home.getattr("dtype")?,)) } else { Ok(new) }
+            };
+            match CuPy::of(home)? {
+                Some(cupy) => {
+                    let index = home.getattr("data")?.getattr("device_id")?.extract()?;
+                    cupy.on_device(py, index, new)
+                }
+                None => new(),
+            }
+        }
+        "jax" | "jaxlib" => {
+            let new = py.import("jax.numpy")?.call_method1("asarray", (array,))?;
+            let new = if name == "bf16" { new.call_method1("astype", ("bfloat16",))? } else { new };
+            // JAX makes an array on its default device.
+            let there = home.call_method0("devices")?;
+            if new.call_method0("devices")?.eq(&there)? {
+                return Ok(new);
+            }
+            match there.try_iter()?.next() {
+                Some(device) => py.import("jax")?.call_method1("device_put", (new, device?)),
+                None => Ok(new),
+            }
+        }
         _ if home.hasattr("__array_namespace__")? => {
             home.call_method0("__array_namespace__")?.call_method1("asarray", (array,))
         }
@@ -250,6 +275,19 @@ pub fn at_home<'py>(
 /// Writes results to the caller's array, which has their shape, and returns it.
 pub fn into_out<'py>(results: &Bound<'py, PyAny>, out: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = results.py();
+    let library = library_of(results)?;
+    let is_on_gpu = match &library[..] {
+        "torch" => results.getattr("is_cuda")?.is_truthy()?,
+        library => library == "cupy",
+    };
+    let of_out = library_of(out)?;
+    if is_on_gpu && of_out != library {
+        let why = format!(
+            "out is an object of {of_out}, but the results are of {library} on a GPU: out has to be an array of {library} \
+             on that GPU"
+        );
+        return Err(PyTypeError::new_err(why));
+    }
     let module = numpy(py)?.module.bind(py);
     let shape = |of: &Bound<'py, PyAny>| module.call_method1("shape", (of,));
     let (has, needed) = (shape(out)?, shape(results)?);

@@ -9,10 +9,12 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use crate::array::Array;
 use crate::call::Operators;
 use crate::copies;
+use crate::enqueue::Indexed;
 use crate::error::{needs_copy, of_library};
 use crate::lanes::{contiguous, items_of};
 use crate::numpy::numpy;
-use crate::output::{Shape, to_python, type_of};
+use crate::on_gpu::Place;
+use crate::output::{Shape, at_home, to_python, type_of};
 use crate::signals::detached;
 
 /// Evaluates an expression with the elements of an array of integers as `$view`.
@@ -116,9 +118,9 @@ fn offsets_of(array: &Array) -> PyResult<Vec<u64>> {
 /// Groups elements by their keys, and reduces each group.
 ///
 /// `keys` is an array, or a tuple or list of arrays, of numbers or texts, in any order. Returns the key of
-/// each group in ascending order (of several columns, a tuple), and the results of `ops`, which is the name
-/// of an operator or a list of names. Sums and means of floats are correctly rounded, so that the order of
-/// the rows does not matter. Nulls of Arrow arrays are left out of x, and refused in keys.
+/// each group in ascending order (of several columns, a tuple), arrays of the library of the keys, and the results of
+/// `ops`, which is the name of an operator or a list of names. Sums and means of floats are correctly rounded, so that
+/// the order of the rows does not matter. Nulls of Arrow arrays are left out of x, and refused in keys.
 ///
 /// >>> import numpy as np
 /// >>> group_by(np.array([7, 3, 7]), np.array([1.0, 2.0, 4.0]), ["sum", "max"])
@@ -159,31 +161,66 @@ pub fn group_by<'py>(
         let target = Target::ByIndex(items.by_index(numbers, groups.count).map_err(of_library)?);
         reduced(py, &array, &target, &operators, ddof)?
     });
-    Ok((groups.keys, results))
+    Ok((groups.keys.returned(py)?, results))
+}
+
+/// The keys of groups.
+enum Keys<'py> {
+    Column(Column<'py>),
+    Columns(Vec<Column<'py>>),
+}
+
+/// The keys of groups in one column, as an array of NumPy.
+struct Column<'py> {
+    keys: Bound<'py, PyAny>,
+    /// The tensor to whose library they go, and the name of their type in Rust; of texts none.
+    home: Option<(Bound<'py, PyAny>, &'static str)>,
+}
+
+impl<'py> Column<'py> {
+    fn returned(self) -> PyResult<Bound<'py, PyAny>> {
+        match &self.home {
+            None => Ok(self.keys),
+            Some((home, "bf16")) => at_home(&self.keys.call_method1("astype", ("f4",))?, home, "bf16"),
+            Some((home, name)) => at_home(&self.keys, home, name),
+        }
+    }
+}
+
+impl<'py> Keys<'py> {
+    fn returned(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Keys::Column(column) => column.returned(),
+            Keys::Columns(columns) => {
+                let columns = columns.into_iter().map(Column::returned).collect::<PyResult<Vec<_>>>()?;
+                Ok(PyTuple::new(py, columns)?.into_any())
+            }
+        }
+    }
 }
 
 /// Rows that are grouped by keys.
-struct Grouped<'py> {
-    keys: Bound<'py, PyAny>,
+struct Grouped<K> {
+    keys: K,
     numbers: Vec<u32>,
     count: usize,
 }
 
-impl<'py> Grouped<'py> {
+impl<'py> Grouped<Keys<'py>> {
     fn of(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = keys.py();
         let columns: Vec<Bound<PyAny>> = match (keys.cast::<PyTuple>(), keys.cast::<PyList>()) {
             (Ok(columns), _) => columns.iter().collect(),
             (_, Ok(columns)) => columns.iter().collect(),
-            _ => return Self::of_column(keys),
+            _ => return Ok(Grouped::of_column(keys)?.alone()),
         };
         // A list of numbers or texts is a column itself.
         if let Some(first) = columns.first()
             && (first.is_instance_of::<PyString>() || !first.hasattr("__len__")?)
         {
-            return Self::of_column(keys);
+            return Ok(Grouped::of_column(keys)?.alone());
         }
-        let columns = columns.iter().map(Self::of_column).collect::<PyResult<Vec<_>>>()?;
+        let columns = columns.iter().map(Grouped::of_column).collect::<PyResult<Vec<_>>>()?;
         let Some((first, rest)) = columns.split_first() else {
             return Err(PyValueError::new_err("there are no columns of keys"));
         };
@@ -206,14 +243,17 @@ impl<'py> Grouped<'py> {
             numbers = groups.numbers().to_vec().map_err(of_library)?;
         }
         let count = of_groups[0].len();
-        let keys = columns.iter().zip(of_groups).map(|(column, places)| {
-            column.keys.call_method1(
-                "__getitem__",
-                (numpy(py)?.module.bind(py).call_method1("array", (places, "i8"))?,),
-            )
+        let keys = columns.into_iter().zip(of_groups).map(|(column, places)| {
+            let places = numpy(py)?.module.bind(py).call_method1("array", (places, "i8"))?;
+            Ok(Column { keys: column.keys.keys.get_item(places)?, ..column.keys })
         });
-        let keys = keys.collect::<PyResult<Vec<_>>>()?;
-        Ok(Self { keys: PyTuple::new(py, keys)?.into_any(), numbers, count })
+        Ok(Self { keys: Keys::Columns(keys.collect::<PyResult<_>>()?), numbers, count })
+    }
+}
+
+impl<'py> Grouped<Column<'py>> {
+    fn alone(self) -> Grouped<Keys<'py>> {
+        Grouped { keys: Keys::Column(self.keys), numbers: self.numbers, count: self.count }
     }
 
     fn of_column(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
@@ -229,7 +269,7 @@ impl<'py> Grouped<'py> {
                 let numbers =
                     Array::of(&numbers)?.view::<u32>().and_then(|view| view.to_vec()).map_err(of_library)?;
                 let count = unique.0.len()?;
-                return Ok(Self { keys: unique.0, numbers, count });
+                return Ok(Self { keys: Column { keys: unique.0, home: None }, numbers, count });
             }
             Err(error) => return Err(error),
         };
@@ -239,9 +279,10 @@ impl<'py> Grouped<'py> {
             let groups = py.detach(|| Groups::of(&view)).map_err(of_library)?;
             let numbers = groups.numbers().to_vec().map_err(of_library)?;
             let values = Values::of(groups.keys().to_vec().map_err(of_library)?);
-            let name = if array.kind.is_bool { "bool" } else { values.type_name() };
-            let count = groups.len();
-            Ok(Self { keys: to_python(py, &values, name, &Shape::of_len(count), None)?, numbers, count })
+            let (name, count) = (array.kind.rust_name(), groups.len());
+            let keys = to_python(py, &values, name, &Shape::of_len(count), None)?;
+            let home = array.home.as_ref().map(|home| (home.clone(), name));
+            Ok(Self { keys: Column { keys, home }, numbers, count })
         })
     }
 }
@@ -346,7 +387,8 @@ pub fn histogram_of<'py>(
 /// out[index[i]] += x[i]. Of two axes, rows are added to rows. Returns out.
 ///
 /// Each sum, with what was there, is computed exactly and rounded once (16-bit floats to `float32` first): the order of
-/// the elements does not matter. After an error out is unchanged.
+/// the elements does not matter. After an error out is unchanged. Arrays of PyTorch or CuPy on a GPU, without gaps, are
+/// not waited for, and a wrong index is not reported: then out is unchanged.
 ///
 /// >>> import numpy as np
 /// >>> index_add(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, 2.0, 4.0]))
@@ -359,16 +401,24 @@ pub fn index_add<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let (sums, array) = (Array::without_nulls(out, "out")?, Array::without_nulls(x, "x")?);
-    let index = Array::of_one_axis(index, "index")?;
-    if sums.kind != array.kind || !sums.device.is_cpu() || sums.shape.is_empty() || sums.shape.len() > 2 {
-        return Err(PyTypeError::new_err("out and x are arrays on the CPU of one type with one or two axes"));
+    let at = Array::of_one_axis(index, "index")?;
+    if sums.kind != array.kind || sums.shape.is_empty() || sums.shape.len() > 2 {
+        return Err(PyTypeError::new_err("out and x are arrays of one type with one or two axes"));
     }
     let columns: usize = sums.shape[1..].iter().product();
-    if array.shape.get(1..) != sums.shape.get(1..) || array.shape.first() != index.shape.first() {
+    if array.shape.get(1..) != sums.shape.get(1..) || array.shape.first() != at.shape.first() {
         return Err(PyValueError::new_err(format!(
             "x of shape {:?} does not have a row for each of {} indices into out of shape {:?}",
-            array.shape, index.shape[0], sums.shape
+            array.shape, at.shape[0], sums.shape
         )));
+    }
+    // Without sums, a GPU finds that all indices are wrong.
+    if array.len() == 0 || sums.len() == 0 && !array.device.is_cpu() {
+        return Ok(out.clone());
+    }
+    if [&sums, &array, &at].iter().any(|array| !array.device.is_cpu()) {
+        index_add_on_gpu(out, &sums, (index, &at), &array, columns)?;
+        return Ok(out.clone());
     }
     let added: Values = with_type!(array.kind.dtype, T => {
         let (mut items, mut before) = (Vec::<T>::new(), Vec::<T>::new());
@@ -376,7 +426,7 @@ pub fn index_add<'py>(
         let before = contiguous(&sums, &mut before).map_err(of_library)?.to_vec().map_err(of_library)?;
         let wide: Vec<_> = before.into_iter().map(gpu_reduce::Element::widen).collect();
         let mut wide = Device::cpu().upload(&wide).map_err(of_library)?;
-        with_integers!(&index, "indices", view => {
+        with_integers!(&at, "indices", view => {
             let rows = gpu_reduce::row_indices(view, columns, sums.shape[0]).map_err(of_library)?;
             py.detach(|| scatter_add(&items, &rows, &mut wide)).map_err(of_library)?;
         });
@@ -387,6 +437,81 @@ pub fn index_add<'py>(
     let results = to_python(py, &added, name, &shape, sums.home.as_ref())?;
     out.set_item(py.Ellipsis(), results)?;
     Ok(out.clone())
+}
+
+/// Enqueues that the elements of `array` are added to `sums`, the array of `out`, in place.
+fn index_add_on_gpu<'py>(
+    out: &Bound<'py, PyAny>,
+    sums: &Array<'py>,
+    (index, at): (&Bound<'py, PyAny>, &Array<'py>),
+    array: &Array<'py>,
+    columns: usize,
+) -> PyResult<()> {
+    let py = out.py();
+    let places = [Place::of(sums)?, Place::of(at)?, Place::of(array)?];
+    let [Some(place), Some(of_index), Some(of_x)] = &places else {
+        return Err(PyTypeError::new_err(
+            "out, index and x are arrays on the CPU, or all of PyTorch or all of CuPy on one GPU",
+        ));
+    };
+    if !(place.is_that_of(of_index) && place.is_that_of(of_x)) {
+        return Err(PyTypeError::new_err("out, index and x are arrays of one library on one GPU"));
+    }
+    if let Some(array) = [sums, at, array].into_iter().find(|array| !array.is_contiguous()) {
+        return Err(of_library(array.gaps()));
+    }
+    if !matches!(at.kind.dtype, Dtype::i32 | Dtype::i64 | Dtype::u32 | Dtype::u64) || at.kind.is_complex {
+        let why = format!("indices are integers of 32 or 64 bits, not {}", at.kind.name());
+        return Err(PyTypeError::new_err(why));
+    }
+    let kind = sums.kind;
+    // The type in which such elements are summed.
+    let wide = match kind.dtype {
+        Dtype::f16 | Dtype::bf16 => "f32",
+        Dtype::f32 | Dtype::f64 | Dtype::u64 => kind.dtype.name(),
+        // Sums of narrow integers that are not negative have the same bits in both types of 64 bits.
+        _ => "i64",
+    };
+    let bytes = |array: &Array| {
+        let first = array.first::<u8>().addr();
+        first..first + array.len() * array.kind.dtype.size()
+    };
+    let overlaps = |other: &Array| {
+        let (a, b) = (bytes(sums), bytes(other));
+        a.start < b.end && b.start < a.end
+    };
+    let is_wide = wide == kind.rust_name();
+    let is_in_place = is_wide && !overlaps(array) && !overlaps(at);
+    place.on_device(|| {
+        // The indices of the elements of rows.
+        let mut index = match at.kind.dtype {
+            Dtype::i64 => index.clone(),
+            _ => place.as_type(index, "i64")?,
+        };
+        if columns != 1 {
+            let range = place.range(columns)?;
+            // A wrong index stays wrong.
+            index = index.call_method1("clip", (-1, sums.shape[0]))?.call_method1("reshape", (-1, 1))?;
+            index = index.mul(columns)?.add(range)?;
+        }
+        let added = match (is_in_place, is_wide) {
+            (true, _) => out.clone(),
+            (false, true) => place.copy(out)?,
+            (false, false) => place.as_type(out, wide)?,
+        };
+        let indexed = Indexed {
+            x: array.first::<u8>().expose_provenance(),
+            index: place.address(&index)?,
+            len: array.len(),
+            sums: place.address(&added)?,
+            count: sums.len(),
+        };
+        place.index_add(py, kind.dtype, &indexed)?;
+        match is_in_place {
+            true => place.has_written(out),
+            false => out.set_item(py.Ellipsis(), place.as_type(&added, kind.rust_name())?),
+        }
+    })
 }
 
 /// The array, or an integer array of a list.

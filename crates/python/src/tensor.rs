@@ -87,10 +87,10 @@ impl Tensor {
     fn of(py: Python, exchange: &Exchange, tensor: &TensorRef) -> Option<Tensor> {
         let at = tensor.device();
         let on = match at.device_type {
-            DLDeviceType::CPU => (-1, 0),
+            DLDeviceType::CPU => On::torch(-1, 0),
             DLDeviceType::CUDA => {
                 let stream = exchange.current_stream(py, at)?;
-                (at.device_id.try_into().ok()?, stream.expose_provenance())
+                On::torch(at.device_id.try_into().ok()?, stream.expose_provenance())
             }
             _ => return None,
         };
