@@ -234,7 +234,8 @@ impl From<gpu_reduce_dynamic::Error> for Error {
         match error {
             gpu_reduce_dynamic::Error::Reduce(error) => Error::Reduce(error),
             gpu_reduce_dynamic::Error::NotIntegers { dtype, .. } => Error::NotIntegers { dtype },
-            gpu_reduce_dynamic::Error::Stopped => Error::Stopped,
+            // The program waits for the results of groups, and enqueues none.
+            gpu_reduce_dynamic::Error::Stopped | gpu_reduce_dynamic::Error::Grouped => Error::Stopped,
         }
     }
 }
