@@ -50,8 +50,11 @@ def microseconds(call, synchronize, batch):
 def sums():
     """The name of each sum, what makes an array of zeros and what waits, the sum of all elements and that of rows."""
     ours = (lambda x: gpu_reduce.sum(x), lambda rows: gpu_reduce.sum(rows, axis=1))
-    theirs = (lambda x: x.sum(), lambda rows: rows.sum(1))
-    yield "numpy.sum", lambda length: np.zeros(length, "float32"), no_wait, *theirs
+
+    def theirs(module):
+        return lambda x: module.sum(x), lambda rows: module.sum(rows, 1)
+
+    yield "numpy.sum", lambda length: np.zeros(length, "float32"), no_wait, *theirs(np)
     yield "gpu_reduce.sum, NumPy", lambda length: np.zeros(length, "float32"), no_wait, *ours
     if (torch := installed("torch")) is not None:
         of_torch = importlib.import_module("gpu_reduce.torch")
@@ -59,15 +62,15 @@ def sums():
         for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
             wait = torch.cuda.synchronize if device == "cuda" else no_wait
             zeros = partial(torch.zeros, device=device)
-            yield f"torch.sum, {device}", zeros, wait, *theirs
+            yield f"torch.sum, {device}", zeros, wait, *theirs(torch)
             yield f"gpu_reduce.sum, PyTorch, {device}", zeros, wait, *ours
             yield f"gpu_reduce.torch.sum, {device}", zeros, wait, *enqueued
             zeros = partial(torch.zeros, device=device, requires_grad=True)
-            yield f"torch.sum, {device}, with gradient", zeros, wait, *theirs
+            yield f"torch.sum, {device}, with gradient", zeros, wait, *theirs(torch)
             yield f"gpu_reduce.torch.sum, {device}, with gradient", zeros, wait, *enqueued
     cupy = installed("cupy")
     if cupy is not None and cupy.is_available():
-        yield "cupy.sum", partial(cupy.zeros, dtype="float32"), cupy.cuda.Device().synchronize, *theirs
+        yield "cupy.sum", partial(cupy.zeros, dtype="float32"), cupy.cuda.Device().synchronize, *theirs(cupy)
         yield "gpu_reduce.sum, CuPy", partial(cupy.zeros, dtype="float32"), cupy.cuda.Device().synchronize, *ours
 
 

@@ -79,6 +79,11 @@ fn one<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let numpy = numpy(py)?;
     let held = values.type_name();
+    if let (None, None, true) = (&shape.returned, home, has_bits_of(held, name))
+        && let Some(scalar) = numpy.scalar_of(py, name, &numbers_at(values, place))
+    {
+        return scalar;
+    }
     // NumPy's scalars refuse integers that do not fit, where its arrays wrap around.
     let may_wrap = matches!(held, "i64" | "u64") && !matches!(name, "i64" | "u64");
     if let (None, None, Some(scalar), false) = (&shape.returned, home, numpy.scalar(py, name), may_wrap) {
