@@ -184,7 +184,7 @@ unsafe fn run_erased<T: Item>(
             unsafe { on_host.finished(len, fold, place).map(Outcome::of) }
         }
         (Gpu((gpu, pointers)), Way::Enqueue(to)) => {
-            // SAFETY: as the caller vouches, and that of the places.
+            // SAFETY: the caller vouches for the types, and who made the places for their size.
             unsafe { to.enqueue(gpu, operation.of_whole(&pointers, len))? };
             Ok(Outcome::Enqueued)
         }

@@ -615,7 +615,7 @@ impl<'a, T: Item> Segments<'a, View<'a, T>> {
     ///
     /// # Safety
     ///
-    /// As for [`run_erased`](Self::run_erased), and the places are those of its results.
+    /// As for [`run_erased`](Self::run_erased). There is a place for each of its results.
     unsafe fn enqueue_erased(&self, mut operation: Operation, to: &ToPlaces) -> Result<(), Error> {
         operation.has_default = true;
         match self.data.place()? {

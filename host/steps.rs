@@ -65,7 +65,7 @@ impl<'a> ToPlaces<'a> {
     ///
     /// # Safety
     ///
-    /// The request's types are those of its operator and items, and the places are those of its results.
+    /// The request has the types of its operator and of its items. There is a place for each of its results.
     pub(crate) unsafe fn enqueue(&self, gpu: &'static Gpu, mut request: Request) -> Result<(), Error> {
         let Some(stream) = self.stream else {
             self.scratch_bytes.set(gpu.scratch_bytes(request.by.types, &request.shape, request.by.block));
@@ -73,7 +73,7 @@ impl<'a> ToPlaces<'a> {
         };
         request.results = self.first;
         match stream.on(Some(gpu))? {
-            // SAFETY: as the caller vouches, and that of `new`.
+            // SAFETY: the caller vouches for the types, and the caller of `new` for the places.
             Some(queue) => unsafe { queue.enqueue(&request) },
             None => Err(other_device(Some(gpu), &stream.device())),
         }

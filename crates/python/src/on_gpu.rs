@@ -161,7 +161,7 @@ impl<'a, 'py> Place<'a, 'py> {
         Ok(Some(Self { home, kind: array.kind, library, current, cupy }))
     }
 
-    /// Runs work on the GPU's device, if the library allocates on the one that is current.
+    /// Runs work that allocates on this GPU. (CuPy allocates on its current device, PyTorch on a tensor's.)
     pub fn on_device<R>(&self, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
         match self.cupy {
             Some(cupy) => cupy.on_device(self.home.py(), self.current.index, work),
