@@ -1,8 +1,8 @@
 //! Which kernels are compiled, and how the host finds and launches them.
 //!
-//! A kernel's [`Identity`] is its type, [`Kernel`]; those of an operator and an input are told by these types
-//! and a [`Family`]. A crate's table, [`Kernels`], says under which names the crate has compiled which
-//! kernels. [`Arguments`] lists a launch's parameters for the driver.
+//! An [`Identity`] says which kernel is meant: by the kernel's type, [`Kernel`], or by the types of an operator
+//! and an input and by a [`Family`]. A crate's table, [`Kernels`], has the names of the kernels that the crate
+//! has compiled. [`Arguments`] lists a launch's parameters for the driver.
 
 use crate::Op;
 use crate::agent::member;
@@ -137,8 +137,14 @@ pub enum Family {
     Groups,
     /// [`segments::Kernel`](crate::segments::Kernel).
     Segments,
-    /// [`rows::Kernel`](crate::rows::Kernel).
+    /// [`reduce_short_rows`](crate::shape::short_rows::reduce_short_rows).
+    ShortRows,
+    /// [`reduce_rows`](crate::shape::whole_rows::reduce_rows).
     Rows,
+    /// [`reduce_larger`](crate::shape::larger::reduce_larger).
+    Larger,
+    /// [`reduce_lines`](crate::shape::lines::reduce_lines).
+    Lines,
     /// [`chunks::Kernel`](crate::chunks::Kernel).
     Chunks,
     /// [`columns::Kernel`](crate::columns::Kernel).
@@ -147,8 +153,18 @@ pub enum Family {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Family {
-    const ALL: [Self; 7] =
-        [Self::Whole, Self::Row, Self::Groups, Self::Segments, Self::Rows, Self::Chunks, Self::Columns];
+    const ALL: [Self; 10] = [
+        Self::Whole,
+        Self::Row,
+        Self::Groups,
+        Self::Segments,
+        Self::ShortRows,
+        Self::Rows,
+        Self::Larger,
+        Self::Lines,
+        Self::Chunks,
+        Self::Columns,
+    ];
 
     /// What the names of its entry points have after the row's name.
     const fn suffix(self) -> &'static str {
@@ -157,18 +173,21 @@ impl Family {
             Self::Row => "_row",
             Self::Groups => "_groups",
             Self::Segments => "_segments",
+            Self::ShortRows => "_short",
             Self::Rows => "_rows",
+            Self::Larger => "_larger",
+            Self::Lines => "_lines",
             Self::Chunks => "_chunks",
             Self::Columns => "_columns",
         }
     }
 }
 
-/// What tells a kernel from all others.
+/// Says which kernel is meant.
 #[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // the host looks kernels up
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// The types of an operator and its input, or that of a kernel.
+    /// The type of the kernel, or the types of an operator and its input.
     of: TypeId,
     /// Which kernel of the operator.
     family: Option<Family>,
@@ -362,7 +381,12 @@ macro_rules! shape_entries {
         }
     };
     (rows $($row:tt)*) => {
-        $crate::with_inputs! { shape_entries [rows "_rows_0" SegmentBounds reduce_rows WIDTH] { $($row)* } }
+        $crate::with_inputs! {
+            shape_entries [short_rows "_short_0" SegmentBounds reduce_short_rows WIDTH] { $($row)* }
+        }
+        $crate::with_inputs! { shape_entries [whole_rows "_rows_0" SegmentBounds reduce_rows WIDTH] { $($row)* } }
+        $crate::with_inputs! { shape_entries [larger "_larger_0" SegmentBounds reduce_larger WIDTH] { $($row)* } }
+        $crate::with_inputs! { shape_entries [lines "_lines_0" SegmentBounds reduce_lines WIDTH] { $($row)* } }
         $crate::with_inputs! { shape_entries [chunks "_chunks_0" SegmentBounds reduce_chunks WIDTH] { $($row)* } }
     };
     (columns $($row:tt)*) => {
@@ -381,8 +405,8 @@ macro_rules! shape_entries {
             #[allow(improper_ctypes_definitions)]
             pub unsafe fn entry(
                 $($parameter: $type,)*
-                shape: $crate::$shape::$of,
-                cut: $crate::$shape::Cut,
+                shape: $crate::shape::$shape::$of,
+                cut: $crate::shape::$shape::Cut,
                 results: *mut <$op as $crate::Op<$item>>::Output,
                 default: <$op as $crate::Op<$item>>::Output,
                 op: $op,
@@ -392,7 +416,7 @@ macro_rules! shape_entries {
                 $( let op = $crate::op::shared::Shared::new(op, $member); )?
                 let arguments = $crate::shape::Arguments { input, shape, cut, results, default, op };
                 // SAFETY: the host launches it as the kernel asks.
-                unsafe { $crate::$shape::$kernel::<_, $input, $($constant),*>(arguments) }
+                unsafe { $crate::shape::$shape::$kernel::<_, $input, $($constant),*>(arguments) }
             }
         };
     };

@@ -7,7 +7,7 @@
 //! - [`input`]: how a block reads one array, or two together;
 //! - `tree`: every tree on a device: in a thread, in a warp, in a block;
 //! - `exchange`: how blocks hand over values ([`slot`]) and partial results;
-//! - [`shape`]: the kernels, a shape a file: [`whole`](shape::whole) inputs, [`segments`], [`rows`],
+//! - [`shape`]: the kernels, a shape a file: [`whole`](shape::whole) inputs, [`segments`], rows,
 //!   [`columns`], [`runs`];
 //! - [`mod@kernels`]: a kernel's identity, and the table of those that a crate has compiled;
 //! - [`table`]: the library's own;
@@ -47,9 +47,7 @@ mod tree;
 // The paths that the rest of the repository uses.
 pub use exchange::slot;
 pub use shape::whole as reduce;
-pub use shape::{
-    center, chunks, columns, deal, index, indices, keys, order, rows, runs, segments, terms, words,
-};
+pub use shape::{center, chunks, columns, deal, index, indices, keys, order, runs, segments, terms, words};
 pub(crate) use tree as fold;
 pub(crate) mod stage {
     pub(crate) use crate::shape::chunk;

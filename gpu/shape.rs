@@ -1,8 +1,9 @@
 //! The shapes of reductions, a kernel each, and the arguments that the kernels of many reductions share.
 //!
 //! - [`whole`]: one input, one result; `chunk` is what a block does with its part.
-//! - [`segments`]: many short segments; [`rows`]: rows of warps, [whole](whole_rows), and larger segments;
-//!   [`chunks`]: other rows, and segments of gigabytes.
+//! - [`segments`]: many short segments; [`larger`]: other segments.
+//! - [`short_rows`]: short rows, several a warp; [`whole_rows`]: other rows that warps fold; [`lines`]: rows that blocks fold by
+//!   four loads a thread; [`chunks`]: other rows that blocks fold, and segments of gigabytes.
 //! - [`columns`]: the columns of an array.
 //! - [`index`]: sums by index; [`deal`]: items dealt to buckets for it; [`order`]: items sorted by index.
 //! - [`center`]: variances by index, from sums by index.
@@ -21,10 +22,12 @@ pub mod deal;
 pub mod index;
 pub mod indices;
 pub mod keys;
+pub mod larger;
+pub mod lines;
 pub mod order;
-pub mod rows;
 pub mod runs;
 pub mod segments;
+pub mod short_rows;
 pub mod terms;
 pub mod whole;
 pub mod whole_rows;

@@ -780,7 +780,7 @@ use crate::kernels::Kernels;
 #[allow(unused_imports)]
 use crate::{Element, Op};
 #[allow(unused_imports)]
-use crate::{bf16, chunks, columns, f16, reduce, reduce_entries, rows, segments, shape_entries};
+use crate::{bf16, f16, reduce, reduce_entries, shape_entries};
 
 for_each_operator! { table! { elements element for_each_element } }
 for_each_integer_operator! { table! { integers integer for_each_integer } }

@@ -13,7 +13,8 @@ use gpu_reduce_kernels::keys::Encode;
 use gpu_reduce_kernels::op::tally::{OfTally, Tallied};
 use gpu_reduce_kernels::op::width;
 use gpu_reduce_kernels::runs;
-use gpu_reduce_kernels::segments::{self, SegmentBounds, chunks};
+use gpu_reduce_kernels::segments::{self, SegmentBounds};
+use gpu_reduce_kernels::shape::lines;
 use gpu_reduce_kernels::slot;
 use gpu_reduce_kernels::terms::{self, Range};
 use gpu_reduce_kernels::words::{Rule, Rules};
@@ -65,7 +66,7 @@ impl Types {
                 own: kernels::<O, P::Item>(),
                 width: width::<O, P::Item>(P::BYTES),
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
-                folds_several: chunks::folds_several::<O, P::Item>(),
+                folds_several: lines::folds_several::<O, P::Item>(),
                 bytes: P::BYTES,
                 beside: columns::beside::<O, P>(),
                 words: slot::words::<O::Accumulator>(),

@@ -1,38 +1,35 @@
-//! The kernel of rows that are not short, and of segments with more than [`few_rows`](crate::plan::few_rows) rows. A
-//! block folds one chunk, as it does of a whole input, or several short ones. (A **line** is a row of the plan.)
+//! The kernel of long rows, and of segments with more than [`few_rows`](crate::plan::few_rows) rows. A block folds one chunk,
+//! as it does of a whole input. (A **line** is a row of the plan.)
 //!
 //! ```text
-//! a block for each chunk:
-//!     fold the chunk
-//!     if it is the whole row: deliver the result
-//!     else: put the partial result into the chunk's slot
-//!     the last chunk's block: take the partial results from the slots as they come, fold them, deliver
-//!     (if there are groups: the block of a group's last chunk folds the group, the very last block the groups)
-//! a block for several chunks of few lines each:
-//!     load LOADS lines, all loads in flight: four chunks of a line, or two of two lines, or one
-//!     fold each chunk's lines in a thread, then over the lanes of a warp, then over the warps
-//!     deliver the results or put the partial results into the slots, as above
+//! fold the chunk
+//! if it is the whole row: deliver the result
+//! else: put the partial result into the chunk's slot
+//! a row's last chunk: take the partial results of this row or of an earlier one from their slots, fold them, deliver
+//! (if there are groups: the block of a group's last chunk folds the group, the very last block the groups)
 //! ```
 //!
 //! Rows have their chunks one after another. Segments between offsets are those on the list that the kernel of
-//! [`rows`](super::rows) has made; or, if segments are few, all of them: then the first blocks have the first chunk of each
+//! [`larger`](super::larger) has made; or, if segments are few, all of them: then the first blocks have the first chunk of each
 //! segment, and further blocks the other chunks.
+//!
+//! A block waits for the partial results of its own row, and loads nothing meanwhile. So there are further blocks if rows have
+//! more blocks than a GPU holds: as many as this number, the block of a row's last chunk takes the partial results of the row so
+//! many rows before, which are there, and the further blocks take those of the last rows.
 //!
 //! A block whose row or segment has at most two lines runs code of its own (`fold_short`), which makes no plan, treats no
 //! items before a boundary apart, and lets idle warps do nothing. It is short, because the time of a small input goes to
 //! fetching instructions. Sums of `f32` on an H100, µs before and now: 10 segments of 102 2.07 and 1.56, 100 of 655 4.37 and 1.90, 1,000 of 65 4.66 and 2.44.
 
-use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, most_long, plan_of, rotate};
+use super::segments::{Arguments, fold_leaf, load_leaf, most_long, plan_of};
 pub use super::segments::{Cut, SegmentBounds};
-use crate::agent::{Agent, folds_by_loads};
+use crate::agent::Agent;
 use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::plan::{ANY_BLOCK, GROUP, SINGLE_ROWS, chunk_rows};
-use crate::tree::{fold_lanes, fold_slots, fold_warp, of_thread, unrolled};
+use crate::tree::{fold_warp, of_thread};
 use crate::{Op, Plan};
-use core::array::from_fn;
 use core::hint::assert_unchecked;
-use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
 /// The kernel as a type.
@@ -41,30 +38,12 @@ pub type Kernel<O, P> = super::Kernel<SegmentBounds, Chunks, O, P>;
 /// Names the [`Kernel`].
 pub enum Chunks {}
 
-/// Lines of a block that folds several chunks: a thread has a load of each in flight.
-pub const LOADS: usize = 4;
-
-/// Returns whether a block can fold several chunks: a thread has registers for their accumulators, and needs no other way
-/// to fold than by loads.
-pub const fn folds_several<O: Op<I>, I: Copy + 'static>() -> bool {
-    is_small::<O, I>() && folds_by_loads::<O, I>()
-}
-
 /// Words of the largest accumulators of which blocks fold short rows and segments between offsets.
 pub const MOST_WORDS: usize = 10;
 
 /// Whether accumulators have at most [`MOST_WORDS`].
-const fn is_small<O: Op<I>, I: Copy + 'static>() -> bool {
+pub(super) const fn is_small<O: Op<I>, I: Copy + 'static>() -> bool {
     slot::words::<O::Accumulator>() <= MOST_WORDS
-}
-
-/// Returns the chunks of a block that folds several chunks, each of `lines` lines.
-pub const fn of_block(lines: u64) -> u64 {
-    match lines {
-        1 => 4,
-        2 => 2,
-        _ => 1,
-    }
 }
 
 /// Returns the slots of a segment's partial results.
@@ -86,11 +65,12 @@ pub const fn most_blocks(len: u64, segments: u64, width: usize, block: u32) -> u
 ///
 /// Accumulators of segments between offsets that are on no list have at most [`MOST_WORDS`].
 ///
-/// If [`Cut::parts`] is 0, there is a block for each chunk of each row; for listed segments there are [`most_blocks`].
-/// Without a list, segments between offsets have a block each, and [`Cut::weight`] further ones each: one
-/// fewer than the [most chunks](Plan::most_chunks) of an input as long as the array. If the weight is 0, there are further
-/// blocks for each row's end within the array. If `parts` is 1, there is a block for each [`of_block`] chunks of rows, a chunk
-/// has at most [`LOADS`] lines, and the operator [folds several](folds_several).
+/// There may be further blocks for rows of several chunks, one for each row at most, but none if a plan has
+/// [groups](Plan::groups).
+///
+/// There is a block for each chunk of each row; for listed segments there are [`most_blocks`]. Without a list, segments between
+/// offsets have a block each, and [`Cut::weight`] further ones each: one fewer than the [most chunks](Plan::most_chunks) of an
+/// input as long as the array. If the weight is 0, there are further blocks for each row's end within the array.
 ///
 /// At [`Cut::partials`] are empty slots, [`slots`] for each row of several chunks and for each listed segment, or one for
 /// each block and one more. Otherwise as for [`reduce_segments`](super::segments::reduce_segments).
@@ -100,15 +80,72 @@ pub unsafe fn reduce_chunks<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 ) {
     // SAFETY: as the caller promises.
     unsafe {
-        if const { folds_several::<O, P::Item>() } && arguments.cut.parts > 0 {
-            Lines::<O, P, WIDTH>::new(arguments).fold();
+        let ended = if let Some(further) = further_block::<O, P>(&arguments) {
+            Some(arguments.shape.count as u32 + further)
         } else if const { is_small::<O, P::Item>() }
             && arguments.cut.long.is_null()
             && fold_short::<O, P, WIDTH>(&arguments)
         {
-            // There is no more to do.
+            None
         } else if let Some((segment, chunk)) = find::<O, P, WIDTH>(&arguments) {
-            fold::<O, P, WIDTH>(arguments, segment, chunk);
+            fold::<O, P, WIDTH>(arguments, segment, chunk)
+        } else {
+            None
+        };
+        if let Some(row) = ended {
+            deliver_earlier::<O, P>(&arguments, row);
+        }
+    }
+}
+
+/// Returns the blocks that have chunks of rows.
+#[inline(always)]
+fn blocks_of_rows<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output>) -> u32 {
+    // Opaque, because the compiler would keep the value of the first call for the second, in a register.
+    intrinsics::opaque(arguments.shape.count as u32) * arguments.cut.weight
+}
+
+/// Returns the number of a block that has no chunk of a row, among such blocks.
+#[inline(always)]
+fn further_block<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output>) -> Option<u32> {
+    if !arguments.shape.offsets.is_null() {
+        return None;
+    }
+    thread::block_idx_x().checked_sub(blocks_of_rows::<O, P>(arguments))
+}
+
+/// Delivers the result of the row that is as many rows before row `row` as there are further blocks, if there is one.
+///
+/// # Safety
+///
+/// All lanes of a block's first warp call it; other warps may. Each block that has a chunk of that row has put its partial result
+/// into the chunk's slot, or does so without waiting for this block.
+#[inline(always)]
+unsafe fn deliver_earlier<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output>, row: u32) {
+    let further = thread::grid_dim_x() - blocks_of_rows::<O, P>(arguments);
+    if thread::thread_idx_x() < warp::WARP_SIZE && row >= further {
+        // SAFETY: as the caller promises.
+        unsafe { deliver_row(arguments, row - further) };
+    }
+}
+
+/// Takes the partial results of a row of several chunks from their slots, and delivers the row's result.
+///
+/// # Safety
+///
+/// All lanes of a block's first warp call it, for a row once. Each block that has a chunk of the row has put its partial result
+/// into the chunk's slot, or does so without waiting for this block.
+#[inline(always)]
+pub(super) unsafe fn deliver_row<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output>, row: u32) {
+    let Arguments { input, shape: segments, cut, op, .. } = *arguments;
+    let words = slot::words::<O::Accumulator>();
+    let slots = cut.partials.wrapping_add(row as usize * cut.weight as usize * words);
+    // SAFETY: as the caller promises; rows have items.
+    unsafe {
+        let op = op.begin(input.offset(row as usize * segments.size as usize).read());
+        let all = partials::take_all::<O, P::Item>(&op, slots, cut.weight);
+        if warp::lane_id() == 0 {
+            arguments.deliver(&op, row.into(), all, segments.size);
         }
     }
 }
@@ -395,7 +432,8 @@ unsafe fn around(segments: &SegmentBounds, count: u32, item: u64) -> Option<u32>
     }
 }
 
-/// Folds a chunk. The block of the last chunk delivers the segment's result.
+/// Folds a chunk. The block of a segment's last chunk delivers the segment's result. Returns the row of several chunks
+/// whose last chunk it is.
 ///
 /// # Safety
 ///
@@ -405,7 +443,7 @@ unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
     Segment { index, start, plan, first_slot }: Segment,
     chunk: u32,
-) {
+) -> Option<u32> {
     let Arguments { input, cut, op, .. } = arguments;
     let (thread, chunks) = (thread::thread_idx_x(), plan.chunks);
     let input = input.offset(start as usize);
@@ -421,7 +459,7 @@ unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             // SAFETY: as the caller promises.
             unsafe { arguments.deliver(&op, index, partial, plan.len) };
         }
-        return;
+        return None;
     }
     let words = slot::words::<O::Accumulator>();
     let slots = cut.partials.wrapping_add(first_slot * words);
@@ -433,7 +471,7 @@ unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             partials::put(slots, chunk, partial);
         }
         if thread >= warp::WARP_SIZE || !(is_last || groups > 0 && chunk % GROUP == GROUP - 1) {
-            return;
+            return None;
         }
         let (mut taken, mut count) = (slots, chunks);
         if groups > 0 {
@@ -446,232 +484,16 @@ unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                 partials::put(of_groups, group, of_group);
             }
             if !is_last {
-                return;
+                return None;
             }
             (taken, count) = (of_groups, groups);
+        } else if arguments.shape.offsets.is_null() {
+            return Some(index as u32);
         }
         let all = partials::take_all::<O, P::Item>(&op, taken, count);
         if warp::lane_id() == 0 {
             arguments.deliver(&op, index, all, plan.len);
         }
-    }
-}
-
-/// A block that folds several chunks. It has LOADS slots for their lines; a chunk has one, two or four of them.
-struct Lines<O: Op<P::Item>, P: Input, const WIDTH: usize> {
-    arguments: Arguments<P, O, O::Output>,
-    /// For each slot, the values of warps.
-    of_warps: Shared<O::Accumulator>,
-    /// The row and the number of the first chunk.
-    first: [u32; 2],
-    /// Chunks from there on to the last row's end.
-    chunks: u32,
-    /// Lines of a row and of a chunk.
-    lines: u32,
-    of_chunk: u32,
-    /// Slots of a chunk, as a logarithm.
-    shift: u32,
-    /// Whether loads are single accesses.
-    is_aligned: bool,
-}
-
-/// The items of a line that a thread folds.
-#[derive(Clone, Copy)]
-struct Leaf {
-    row: u32,
-    /// The chunk's number in the row.
-    chunk: u32,
-    /// The index of the first item in the row.
-    item: u32,
-    /// Items of the row from there on; 0 if the slot has no line, or the line no item for the thread.
-    left: u32,
-    is_whole: bool,
-}
-
-impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
-    #[inline(always)]
-    fn new(arguments: Arguments<P, O, O::Output>) -> Self {
-        let Arguments { input, shape: segments, cut, .. } = arguments;
-        let line = thread::block_dim_x() * WIDTH as u32;
-        let log = line.trailing_zeros();
-        let of_chunk = cut.share >> log;
-        let shift = if of_chunk > 2 { 2 } else { of_chunk - 1 };
-        let chunks = cut.weight.max(1);
-        let first = thread::block_idx_x() * (LOADS as u32 >> shift);
-        let row = if chunks > 1 { first / chunks } else { first };
-        Self {
-            arguments,
-            of_warps: shared_array![O::Accumulator; if folds_several::<O, P::Item>() { LOADS * 32 } else { 1 }],
-            first: [row, first - row * chunks],
-            chunks: segments.count as u32 * chunks - first,
-            lines: (segments.size as u32 + line - 1) >> log,
-            of_chunk,
-            shift,
-            is_aligned: (segments.size as u32).is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH),
-        }
-    }
-
-    /// Returns what the thread has of the line of a slot.
-    #[inline(always)]
-    fn leaf(&self, slot: usize) -> Leaf {
-        let Arguments { shape: segments, cut, .. } = self.arguments;
-        let (slot, len) = (slot as u32, segments.size as u32);
-        let unit = slot >> self.shift;
-        let line = slot & ((1 << self.shift) - 1);
-        let [mut row, mut chunk] = [self.first[0], self.first[1] + unit];
-        if cut.weight <= 1 {
-            (row, chunk) = (row + unit, 0);
-        } else if chunk >= cut.weight {
-            // A row of several chunks has more of them than a block.
-            (row, chunk) = (row + 1, chunk - cut.weight);
-        }
-        let number = chunk * self.of_chunk + line;
-        let is_there = unit < self.chunks && line < self.of_chunk && number < self.lines;
-        let item = (number * thread::block_dim_x() + thread::thread_idx_x()) * WIDTH as u32;
-        let left = if is_there { len.saturating_sub(item) } else { 0 };
-        // Loads that are no single access read bytes before and after: not at the array's ends.
-        let is_inside =
-            (row > 0 || item >= 4) && (left >= WIDTH as u32 + 4 || u64::from(row) + 1 < segments.count);
-        let is_whole = left >= WIDTH as u32 && (self.is_aligned || is_inside);
-        Leaf { row, chunk, item, left, is_whole }
-    }
-
-    /// Returns where a leaf's items lie.
-    #[inline(always)]
-    fn at(&self, Leaf { row, item, .. }: Leaf) -> P {
-        let Arguments { input, shape: segments, .. } = self.arguments;
-        input.offset(row as usize * segments.size as usize).offset(item as usize)
-    }
-
-    /// Returns the operator that has seen a row's first item.
-    ///
-    /// # Safety
-    ///
-    /// There is such a row.
-    #[inline(always)]
-    unsafe fn op_of(&self, row: u32) -> O {
-        let Arguments { input, shape: segments, op, .. } = self.arguments;
-        // SAFETY: as the caller promises; rows have items.
-        op.begin(unsafe { input.offset(row as usize * segments.size as usize).read() })
-    }
-
-    /// Folds the chunks. Delivers the results of rows of one chunk, and of the rows whose last chunk is here.
-    ///
-    /// # Safety
-    ///
-    /// As for [`reduce_chunks`].
-    #[inline(always)]
-    unsafe fn fold(&self) {
-        let op = self.arguments.op;
-        let leaves: [Leaf; LOADS] = from_fn(|slot| self.leaf(slot));
-        let mask = (1 << self.shift) - 1;
-        let is_fast = leaves.iter().fold(true, |all, leaf| all & (leaf.is_whole || leaf.left == 0));
-        let mut ops = [op; LOADS];
-        let mut values = [op.identity(); LOADS];
-        // SAFETY: the rows have these items. All lanes of each warp are here.
-        unsafe {
-            // (A thread without items of a row combines those of its neighbours.)
-            unrolled::<LOADS>(|slot| {
-                if (slot as u32) >> self.shift < self.chunks {
-                    ops[slot] = self.op_of(leaves[slot].row);
-                }
-            });
-            let mut all = [op.identity(); WIDTH];
-            if warp::warp_vote_all(warp::ALL, is_fast) {
-                let loads: [[P::Item; WIDTH]; LOADS] = from_fn(|slot| {
-                    if !leaves[slot].is_whole {
-                        [P::zeroed(); WIDTH]
-                    } else if self.is_aligned {
-                        self.at(leaves[slot]).load()
-                    } else {
-                        self.at(leaves[slot]).load_anywhere()
-                    }
-                });
-                unrolled::<LOADS>(|slot| {
-                    if leaves[slot].is_whole {
-                        O::agent().fold_load(&ops[slot], &mut all, loads[slot], leaves[slot].item.into());
-                    }
-                    values[slot] = of_thread::<O, P::Item, WIDTH>(&ops[slot], all);
-                    if slot as u32 & mask == mask {
-                        all = [op.identity(); WIDTH];
-                    }
-                });
-            } else {
-                let mut loads: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| {
-                    from_fn(|slot| load_leaf::<O, P, WIDTH>(self.at(leaves[slot]), leaves[slot].left))
-                });
-                let mut slot = 0;
-                while slot < LOADS as u32 {
-                    intrinsics::no_unroll();
-                    let leaf = self.leaf(slot as usize);
-                    if leaf.left > 0 {
-                        fold_leaf(&ops[0], &mut all, loads[0], self.at(leaf), leaf.left, leaf.item.into());
-                    }
-                    values[0] = of_thread::<O, P::Item, WIDTH>(&ops[0], all);
-                    if slot & mask == mask {
-                        all = [op.identity(); WIDTH];
-                    }
-                    rotate(&mut loads);
-                    rotate(&mut ops);
-                    rotate(&mut values);
-                    slot += 1;
-                }
-            }
-            self.settle(ops, values);
-        }
-    }
-
-    /// Folds the threads' values of each slot. The chunk's result is in its last slot.
-    ///
-    /// # Safety
-    ///
-    /// Every thread of the block calls it.
-    #[inline(always)]
-    unsafe fn settle(&self, ops: [O; LOADS], values: [O::Accumulator; LOADS]) {
-        let Arguments { cut, shape: segments, op, .. } = self.arguments;
-        let (thread, threads, lane) = (thread::thread_idx_x(), thread::block_dim_x(), warp::lane_id());
-        let log = threads.trailing_zeros() - 5;
-        let mask = (1 << self.shift) - 1;
-        let words = slot::words::<O::Accumulator>();
-        // SAFETY: as the caller promises; each warp writes elements of its own, which are read after the barrier.
-        unsafe {
-            let value = fold_slots::<O, P::Item>(ops, values, 5).1;
-            if lane < LOADS as u32 {
-                self.of_warps.write((lane << log) + thread / warp::WARP_SIZE, value);
-            }
-            thread::sync_threads();
-            if thread >> 5 >= (LOADS << log).div_ceil(32) as u32 {
-                return;
-            }
-            let slot = (thread >> log).min(LOADS as u32 - 1);
-            let leaf = self.leaf(slot as usize);
-            // The slot's line may be past the chunk's last. Its row is there.
-            let is_there = (slot >> self.shift) < self.chunks;
-            let op_of_slot = if is_there { self.op_of(leaf.row) } else { op };
-            let mut value = self.of_warps.read(thread.min((LOADS << log) as u32 - 1));
-            value = fold_lanes::<O, P::Item>(&op_of_slot, value, log);
-            let is_first = thread & ((1 << log) - 1) == 0 && thread >> log < LOADS as u32;
-            let is_result = is_first && is_there && slot & mask == mask;
-            if cut.weight <= 1 {
-                if is_result {
-                    self.arguments.deliver(&op_of_slot, leaf.row.into(), value, segments.size);
-                }
-                return;
-            }
-            let slots_of = |row: u32| cut.partials.wrapping_add(row as usize * cut.weight as usize * words);
-            if is_result {
-                partials::put(slots_of(leaf.row), leaf.chunk, value);
-            }
-            // A row of several chunks has more of them than a block, so that it ends one row at most.
-            let row = self.first[0];
-            let last = cut.weight - self.first[1] - 1;
-            if thread < warp::WARP_SIZE && last < LOADS as u32 >> self.shift {
-                let op = self.op_of(row);
-                let all = partials::take_all::<O, P::Item>(&op, slots_of(row), cut.weight);
-                if lane == 0 {
-                    self.arguments.deliver(&op, row.into(), all, segments.size);
-                }
-            }
-        }
+        None
     }
 }

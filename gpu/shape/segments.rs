@@ -17,7 +17,7 @@
 //! - A **leaf** is WIDTH neighbouring items. A lane folds SLOTS leaves at a time; all of their loads are in
 //!   flight before the first is folded.
 //! - **Short** segments have up to 32 · SLOTS leaves, and at most a row of their plan.
-//! - The **larger** ones are left to the kernel of [`rows`], by a list for each warp. If most segments are
+//! - The **larger** ones are left to the kernel of [`larger`], by a list for each warp. If most segments are
 //!   larger, that kernel gets all of them.
 
 use super::{self as shape, Shape};
@@ -37,7 +37,7 @@ use cuda_std::atomic::AtomicU64;
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
-pub use super::{chunks, rows};
+pub use super::{chunks, larger};
 
 /// Threads in a block.
 pub const THREADS: u32 = 256;
@@ -271,7 +271,7 @@ pub struct Cut {
     pub parts: u16,
     /// Whether a segment without items may have no value.
     pub has_default: u16,
-    /// A list of larger segments for each warp, [`LIST`] words each; null if the kernel of [`rows`] has all
+    /// A list of larger segments for each warp, [`LIST`] words each; null if that of [`larger`] has all
     /// segments.
     pub lists: *mut u64,
     /// A list of the segments of more than [`few_rows`] rows, which are left to the kernel of
@@ -324,7 +324,7 @@ pub const fn partial_slots(len: u64, row: u64, parts: u16) -> u64 {
 
 /// Returns the first slot of a segment that starts at item `start`. A segment shorter than a row has no
 /// partial results. A segment of several chunks has at most a chunk for each row that it begins; or, if
-/// chunks have [`TALL_ROWS`](rows::TALL_ROWS) rows or more, up to 32 parts for each of these chunks.
+/// chunks have [`TALL_ROWS`](larger::TALL_ROWS) rows or more, up to 32 parts for each of these chunks.
 pub(super) const fn first_slot(start: u64, row: u64, parts: u16) -> u64 {
     (2 * (start >> row.trailing_zeros())) << parts
 }

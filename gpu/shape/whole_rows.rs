@@ -1,16 +1,15 @@
-//! Rows that a warp folds whole: short ones several at a time, longer ones one after another.
+//! The kernel of rows that are not short and that warps fold: each whole, one after another.
 
-use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, plan_of};
+use super::lines::folds_several;
+use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf, plan_of, warp_of_grid};
+pub use super::segments::{Cut, SegmentBounds};
 use crate::Op;
-use crate::agent::shared::is_passed;
-use crate::agent::{Agent, folds_by_loads};
+use crate::agent::Agent;
+use crate::exchange::slot;
 use crate::input::Input;
-use crate::tree::{fold_lanes, fold_leaves_of_warp, fold_slots, of_thread, unrolled};
+use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
 use core::array::from_fn;
 use cuda_std::{intrinsics, warp};
-
-/// Leaves of the longest short rows, which also have no more leaves than a row of the plan.
-pub const SHORT: u64 = 32 * LOADS as u64;
 
 /// Loads that a lane has in flight.
 pub(super) const LOADS: usize = 4;
@@ -19,179 +18,35 @@ pub(super) const LOADS: usize = 4;
 /// would not fit in registers.
 pub const MOST_WORDS: usize = 16;
 
-/// Returns whether rows of `len` items are short, for plans of BLOCK `block` with `width` items side by side.
-pub const fn is_short(len: u64, width: u64, block: u32) -> bool {
-    let most = if (block as u64) < SHORT { block as u64 } else { SHORT };
-    len <= most * width
+/// Returns whether warps fold rows that are not short, of items of `bytes` bytes and with accumulators of `words` words, if the
+/// operator [folds several](super::lines::folds_several) chunks: blocks are faster if accumulators are small.
+pub const fn have_warps(folds_several: bool, is_exact: bool, words: usize, bytes: usize) -> bool {
+    let are_small = match (is_exact, words) {
+        (false, ..=2) => true,
+        (true, ..=1) => bytes >= 4,
+        _ => false,
+    };
+    words <= MOST_WORDS && !(folds_several && are_small)
 }
 
-/// Returns how many rows of `len` items, one at least, a warp folds at a time.
-pub const fn at_once(len: u64, width: u64) -> u64 {
-    let leaves = len.div_ceil(width).next_power_of_two().trailing_zeros();
-    let lanes = if leaves < 5 { leaves } else { 5 };
-    let rows = ((warp::WARP_SIZE as u64 * LOADS as u64) >> lanes) >> (leaves - lanes);
-    if rows > 1 { rows } else { 1 }
-}
-
-/// Returns how many rows of `len` items the lanes of a warp have one load of each for; 0 if a row has more.
-pub const fn of_load(len: u64, width: u64) -> u64 {
-    let leaves = len.div_ceil(width);
-    if leaves <= 32 { 32 >> leaves.next_power_of_two().trailing_zeros() } else { 0 }
-}
-
-/// Reduces the rows `first..end`, which are [short](is_short). A row gets as many lanes as it has leaves,
-/// rounded up to a power of two; or all lanes, with two or four leaves each. As many rows are folded at a
-/// time as LOADS loads a lane suffice for.
-///
-/// With one load, these are all rows that the warp has. Few rows are folded so, because the time of a small
-/// input goes to fetching instructions, and the code for one load has a quarter of those for four: 1,000 rows
-/// of 65 `f32` took 2.4 µs on an H100, and take 1.6.
+/// Reduces rows of `arguments.input`.
 ///
 /// # Safety
 ///
-/// All lanes of the warp call it together.
+/// As for [`reduce_segments`](super::segments::reduce_segments), without offsets or lists. [`Cut::share`](super::segments::Cut::share)
+/// is the rows of a warp, of one item at least and less than 2^31. Warps [fold such rows](have_warps), and BLOCK is at least 128.
+/// No row has groups of chunks.
 #[inline(always)]
-pub(super) unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: usize>(
-    arguments: &Arguments<P, O, O::Output>,
-    first: u64,
-    end: u64,
-    is_whole: bool,
+pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { input, shape: segments, op, .. } = *arguments;
-    // Opaque, because the compiler would compute what several ways need before it branches to one of them,
-    // and keep it in registers that this one needs.
-    let (lane, len) = (intrinsics::opaque(warp::lane_id()), intrinsics::opaque(segments.size as u32));
-    let leaves = len.div_ceil(WIDTH as u32);
-    let levels = if leaves > 1 { 32 - (leaves - 1).leading_zeros() } else { 0 };
-    // Lanes of a row, and leaves of a lane, as logarithms.
-    let lanes = levels.min(5);
-    let parts = levels - lanes;
-    let item = (lane & ((1 << lanes) - 1)) * WIDTH as u32;
-    // Rows of one load of all lanes, and of all LOADS loads.
-    let next = 32 >> lanes;
-    let most = (next * LOADS as u32) >> parts;
-    // Rows with the bytes that loads by words may read after a row.
-    let margin = (WIDTH as u32 + 4).div_ceil(len.max(1));
-    let row_of = |load: usize| (load as u32 >> parts) * next;
-    let item_of = |load: usize| item + (load as u32 & ((1 << parts) - 1)) * warp::WARP_SIZE * WIDTH as u32;
-    // The first row of the lane, if it has one.
-    let group = lane >> lanes;
-    let mut at = input.offset(((first + u64::from(group)) * segments.size) as usize);
-    let all = end.saturating_sub(first) as u32;
-    let mut done = 0;
-    // SAFETY: as the caller promises.
-    unsafe {
-        while done < all {
-            intrinsics::no_unroll();
-            let rows = (all - done).saturating_sub(group).min(most);
-            let left_of =
-                |load: usize| if row_of(load) < rows { len.saturating_sub(item_of(load)) } else { 0 };
-            // 32-bit values, computed before any load. With 64-bit comparisons between the loads, ptxas
-            // moved some loads behind code that waits for others.
-            let lefts: [u32; LOADS] = from_fn(|load| intrinsics::opaque(left_of(load)));
-            let mut ops = [op; LOADS];
-            unrolled::<LOADS>(|load| {
-                if row_of(load) < rows {
-                    ops[load] = op.begin(at.offset((row_of(load) * len) as usize).read());
-                }
-            });
-            let row = first + u64::from(done);
-            // Whether all leaves of the warp can be loaded by words.
-            let is_inside = !P::IS_NARROW || row > 0 && row + u64::from(most + margin) <= segments.count;
-            // A lane without a row has the warp's first one.
-            let before = if rows > 0 { 0 } else { (group * len) as usize };
-            let near = at.offset(before.wrapping_neg());
-            let leaf_of = |load: usize| {
-                let item = if lefts[load] > 0 { row_of(load) * len + item_of(load) } else { 0 };
-                near.offset(item as usize)
-            };
-            let mut values = fold_each::<O, P, WIDTH, LOADS>(
-                &ops,
-                leaf_of,
-                |load| item_of(load).into(),
-                lefts,
-                [is_whole, is_inside],
-            );
-            if O::EXACT && P::IS_NARROW && !is_whole {
-                // The order does not matter, so each lane folds an item of those after the last whole leaf.
-                let mut rest = len - len % WIDTH as u32 + item / WIDTH as u32;
-                while rest < len {
-                    intrinsics::no_unroll();
-                    let is_there = |load: usize| row_of(load) < rows && item_of(load) == item;
-                    let items: [P::Item; LOADS] = from_fn(|load| {
-                        if is_there(load) {
-                            at.offset((row_of(load) * len + rest) as usize).read()
-                        } else {
-                            P::zeroed()
-                        }
-                    });
-                    unrolled::<LOADS>(|load| {
-                        if is_there(load) {
-                            O::agent().fold_item(&ops[load], &mut values[load], items[load], rest.into());
-                        }
-                    });
-                    rest += 1 << lanes;
-                }
-            }
-            let row_of_load = |load: u32| row + u64::from(group + (load >> parts) * next);
-            if LOADS > 1 && lanes >= 2 {
-                let (op, mut value) = fold_slots::<O, P::Item>(
-                    from_fn(|load| ops[load % LOADS]),
-                    from_fn(|load| values[load % LOADS]),
-                    lanes,
-                );
-                // Lane i has a leaf group of load i modulo 4.
-                for stride in [1, 2] {
-                    if stride >> parts == 0 {
-                        let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
-                        value = op.combine(value, above);
-                    }
-                }
-                let load = lane & 3;
-                if item < 4 * WIDTH as u32 && load & ((1 << parts) - 1) == 0 && (load >> parts) * next < rows
-                {
-                    arguments.deliver(&op, row_of_load(load), value, len.into());
-                }
-            } else {
-                let mut stride = 1;
-                let lanes = intrinsics::opaque(lanes);
-                while stride >> lanes == 0 {
-                    intrinsics::no_unroll();
-                    values = from_fn(|load| {
-                        let (above, _) = warp::warp_shuffle_down(warp::ALL, values[load], stride, 32);
-                        ops[load].combine(values[load], above)
-                    });
-                    stride *= 2;
-                }
-                if item == 0 {
-                    unrolled::<LOADS>(|load| {
-                        if row_of(load) < rows {
-                            arguments.deliver(&ops[load], row_of_load(load as u32), values[load], len.into());
-                        }
-                    });
-                }
-            }
-            if LOADS == 1 {
-                return;
-            }
-            done += most;
-            at = at.offset((most * len) as usize);
-        }
+    if const { !have_warps(folds_several::<O, P::Item>(), O::EXACT, slot::words::<O::Accumulator>(), P::BYTES) }
+    {
+        return;
     }
-}
-
-/// Reduces the rows `first..end`, of more than [`SHORT`] leaves, one after another.
-///
-/// # Safety
-///
-/// All lanes of the warp call it together.
-#[inline(always)]
-pub(super) unsafe fn fold_long<O: Op<P::Item>, P: Input, const WIDTH: usize>(
-    arguments: &Arguments<P, O, O::Output>,
-    first: u64,
-    end: u64,
-) {
-    let Arguments { input, shape: segments, op, cut, .. } = *arguments;
+    let Arguments { input, shape: segments, op, cut, .. } = arguments;
+    let first = warp_of_grid() * u64::from(cut.share);
+    let end = segments.count.min(first + u64::from(cut.share));
     let (lane, len) = (warp::lane_id(), segments.size as u32);
     let is_aligned = len.is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH);
     let plan = plan_of::<WIDTH>(segments.size, cut.block, false);
@@ -296,24 +151,6 @@ impl<P: Input> Part<P> {
     /// All lanes of the warp call it together. There are less than 2^31 items.
     #[inline(always)]
     pub unsafe fn fold_in_any_order<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
-        // SAFETY: as the caller promises.
-        unsafe {
-            if const { is_apart::<O, P::Item>() } {
-                let &Self { at, index, len, is_aligned, is_inside } = self;
-                fold_in_any_order_apart::<O, P, WIDTH>(*op, at, index, len, is_aligned, is_inside)
-            } else {
-                self.fold_in_any_order_here::<O, WIDTH>(op)
-            }
-        }
-    }
-
-    /// As [`fold_in_any_order`](Self::fold_in_any_order).
-    ///
-    /// # Safety
-    ///
-    /// As for `fold_in_any_order`.
-    #[inline(always)]
-    unsafe fn fold_in_any_order_here<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
         let (mut all, mut first) = (op.identity(), 0);
         let of_load = warp::WARP_SIZE * WIDTH as u32;
         let step = LOADS as u32 * of_load;
@@ -370,7 +207,7 @@ impl<P: Input> Part<P> {
     ///
     /// # Safety
     ///
-    /// There is such an item.
+    /// There is such an item. All lanes of the warp call it together.
     #[inline(always)]
     unsafe fn fold_leaves<O: Op<P::Item>, const WIDTH: usize>(
         &self,
@@ -398,33 +235,6 @@ impl<P: Input> Part<P> {
     /// All lanes of the warp call it together.
     #[inline(always)]
     pub unsafe fn fold_units<O: Op<P::Item>, const WIDTH: usize>(
-        &self,
-        op: &O,
-        units: Units,
-        unit: u32,
-        count: u32,
-    ) -> O::Accumulator {
-        // SAFETY: as the caller promises.
-        unsafe {
-            if const { is_apart::<O, P::Item>() } {
-                let &Self { at, index, len, is_aligned, is_inside } = self;
-                let Units { leaves, row } = units;
-                fold_units_apart::<O, P, WIDTH>(
-                    *op, at, index, len, is_aligned, is_inside, leaves, row, unit, count,
-                )
-            } else {
-                self.fold_units_here::<O, WIDTH>(op, units, unit, count)
-            }
-        }
-    }
-
-    /// As [`fold_units`](Self::fold_units).
-    ///
-    /// # Safety
-    ///
-    /// As for `fold_units`.
-    #[inline(always)]
-    unsafe fn fold_units_here<O: Op<P::Item>, const WIDTH: usize>(
         &self,
         op: &O,
         units: Units,
@@ -476,7 +286,7 @@ impl<P: Input> Part<P> {
     ///
     /// # Safety
     ///
-    /// There is such an item.
+    /// There is such an item. All lanes of the warp call it together.
     #[inline(always)]
     unsafe fn fold_rows<O: Op<P::Item>, const WIDTH: usize>(
         &self,
@@ -513,7 +323,7 @@ impl<P: Input> Part<P> {
                     if is_single { leaf_of(load) } else { self.at.offset(item_of(load) as usize) }
                 };
                 let items: [[P::Item; WIDTH]; LOADS] =
-                    intrinsics::apart(|| from_fn(|load| place(load).load()));
+                    in_flight::<O, P::Item, _>(|| from_fn(|load| place(load).load()));
                 unrolled::<LOADS>(|load| {
                     if !is_single || left_of(load) > 0 {
                         O::agent().fold_load(op, &mut all[load % leaves], items[load], index_of(load));
@@ -521,9 +331,9 @@ impl<P: Input> Part<P> {
                 });
             } else {
                 let items: [[P::Item; WIDTH]; LOADS] = if P::IS_NARROW && self.is_inside {
-                    intrinsics::apart(|| from_fn(|load| leaf_of(load).load_anywhere()))
+                    in_flight::<O, P::Item, _>(|| from_fn(|load| leaf_of(load).load_anywhere()))
                 } else {
-                    intrinsics::apart(|| {
+                    in_flight::<O, P::Item, _>(|| {
                         from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), left_of(load)))
                     })
                 };
@@ -536,54 +346,21 @@ impl<P: Input> Part<P> {
     }
 }
 
-/// Whether a warp folds parts by functions that the kernel calls in two places, for whole rows and for segments: for large
-/// accumulators and for `logsumexp`, whose code for it is a third of the kernel's. For others a call takes longer than it
-/// saves (`var` of rows of 1,024 `f32` 13% more on an H200).
-const fn is_apart<O: Op<I>, I: Copy + 'static>() -> bool {
-    is_passed::<O::Accumulator>() && (size_of::<O::Accumulator>() > 16 || !folds_by_loads::<O, I>())
-}
-
-/// [`Part::fold_in_any_order`] as a function. Its arguments are values, because structs would go through memory.
+/// Calls `load`, whose loads are all issued before one of their values is used, if accumulators are small: without the barrier,
+/// ptxas 13.0.88 loaded and folded one leaf after another in some kernels (segments of 1,000 `f32` 112 µs in place of 99 on an
+/// H100). Large accumulators need the registers, and spill with it (`var` of these segments 124 in place of 110).
 ///
 /// # Safety
 ///
-/// As for `fold_in_any_order`.
-#[inline(never)]
-unsafe fn fold_in_any_order_apart<O: Op<P::Item>, P: Input, const WIDTH: usize>(
-    op: O,
-    at: P,
-    index: u64,
-    len: u32,
-    is_aligned: bool,
-    is_inside: bool,
-) -> O::Accumulator {
-    let part = Part { at, index, len, is_aligned, is_inside };
-    // SAFETY: as the caller promises.
-    unsafe { part.fold_in_any_order_here::<O, WIDTH>(&op) }
-}
-
-/// [`Part::fold_units`] as a function, as [`fold_in_any_order_apart`].
-///
-/// # Safety
-///
-/// As for `fold_units`.
-#[allow(clippy::too_many_arguments)]
-#[inline(never)]
-unsafe fn fold_units_apart<O: Op<P::Item>, P: Input, const WIDTH: usize>(
-    op: O,
-    at: P,
-    index: u64,
-    len: u32,
-    is_aligned: bool,
-    is_inside: bool,
-    leaves: u32,
-    row: u32,
-    unit: u32,
-    count: u32,
-) -> O::Accumulator {
-    let (part, units) = (Part { at, index, len, is_aligned, is_inside }, Units { leaves, row });
-    // SAFETY: as the caller promises.
-    unsafe { part.fold_units_here::<O, WIDTH>(&op, units, unit, count) }
+/// All lanes of the warp call it together.
+#[inline(always)]
+pub(super) unsafe fn in_flight<O: Op<I>, I: Copy + 'static, V>(load: impl FnOnce() -> V) -> V {
+    if const { size_of::<O::Accumulator>() <= if O::EXACT { 16 } else { 8 } } {
+        // SAFETY: as the caller promises.
+        unsafe { intrinsics::together(load) }
+    } else {
+        intrinsics::apart(load)
+    }
 }
 
 /// Folds a leaf for each load, of which `lefts` items are left: 0 for a leaf that is not there, for which
@@ -595,9 +372,9 @@ unsafe fn fold_units_apart<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 ///
 /// # Safety
 ///
-/// There are these items.
+/// There are these items. All lanes of the warp call it together.
 #[inline(always)]
-unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: usize>(
+pub(super) unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: usize>(
     ops: &[O; LOADS],
     leaf_of: impl Fn(usize) -> P,
     index_of: impl Fn(usize) -> u64,
@@ -608,7 +385,8 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
     // SAFETY: as the caller promises.
     unsafe {
         if is_whole {
-            let items: [[P::Item; WIDTH]; LOADS] = intrinsics::apart(|| from_fn(|load| leaf_of(load).load()));
+            let items: [[P::Item; WIDTH]; LOADS] =
+                in_flight::<O, P::Item, _>(|| from_fn(|load| leaf_of(load).load()));
             unrolled::<LOADS>(|load| {
                 let mut all = [ops[load].identity(); WIDTH];
                 O::agent().fold_load(&ops[load], &mut all, items[load], index_of(load));
@@ -616,7 +394,7 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
                 values[load] = if lefts[load] > 0 { value } else { values[load] };
             });
         } else if O::EXACT {
-            let items = load_whole::<P, WIDTH, LOADS>(&leaf_of, lefts, is_inside);
+            let items = load_whole::<O, P, WIDTH, LOADS>(&leaf_of, lefts, is_inside);
             unrolled::<LOADS>(|load| {
                 let mut all = [ops[load].identity(); WIDTH];
                 if lefts[load] >= WIDTH as u32 {
@@ -628,9 +406,11 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
             });
         } else {
             let items: [[P::Item; WIDTH]; LOADS] = if P::IS_NARROW && is_inside {
-                intrinsics::apart(|| from_fn(|load| leaf_of(load).load_anywhere()))
+                in_flight::<O, P::Item, _>(|| from_fn(|load| leaf_of(load).load_anywhere()))
             } else {
-                intrinsics::apart(|| from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), lefts[load])))
+                in_flight::<O, P::Item, _>(|| {
+                    from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), lefts[load]))
+                })
             };
             unrolled::<LOADS>(|load| {
                 let mut all = [ops[load].identity(); WIDTH];
@@ -647,9 +427,9 @@ unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: u
 ///
 /// # Safety
 ///
-/// There are these items.
+/// There are these items. All lanes of the warp call it together.
 #[inline(always)]
-unsafe fn load_whole<P: Input, const WIDTH: usize, const LOADS: usize>(
+unsafe fn load_whole<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: usize>(
     leaf_of: impl Fn(usize) -> P,
     lefts: [u32; LOADS],
     is_inside: bool,
@@ -658,14 +438,14 @@ unsafe fn load_whole<P: Input, const WIDTH: usize, const LOADS: usize>(
     // SAFETY: as the caller promises.
     unsafe {
         if P::IS_NARROW && is_inside {
-            intrinsics::apart(|| {
+            in_flight::<O, P::Item, _>(|| {
                 from_fn(
                     |load| if is_whole(load) { leaf_of(load).load_anywhere() } else { [P::zeroed(); WIDTH] },
                 )
             })
         } else {
             let one_by_one = |leaf: P| from_fn(|item| leaf.offset(item).read());
-            intrinsics::apart(|| {
+            in_flight::<O, P::Item, _>(|| {
                 from_fn(|load| if is_whole(load) { one_by_one(leaf_of(load)) } else { [P::zeroed(); WIDTH] })
             })
         }

@@ -6,9 +6,10 @@ use super::modules::Grid;
 use crate::Plan;
 use crate::request::Types;
 use gpu_reduce_kernels::chunks;
-use gpu_reduce_kernels::plan::{GROUP, SINGLE_ROWS, few_rows};
+use gpu_reduce_kernels::kernels::Family;
+use gpu_reduce_kernels::plan::{GROUP, few_rows, least_block};
 use gpu_reduce_kernels::segments::{self, Cut, SegmentBounds, THREADS, WARPS, most_positions, partial_slots};
-use gpu_reduce_kernels::shape::whole_rows;
+use gpu_reduce_kernels::shape::{lines, short_rows, whole_rows};
 
 /// A warp takes as many short rows as it folds at a time, or if there are warps enough as it has one load of
 /// each for; but fewer if then fewer warps than this would have rows. Sums of `f32` on an H200, µs if all
@@ -35,10 +36,11 @@ const LEAST_PART: u64 = 160;
 pub(super) struct Needs {
     /// Without pointers to the memory.
     pub cut: Cut,
-    /// The grid of the kernels whose warps have segments.
-    pub warps: Option<Grid>,
-    /// The grid of the kernel whose blocks have chunks.
-    pub chunks: Option<Grid>,
+    /// The kernel whose warps have rows or segments, and its grid; if there are lists, also that of the kernel which makes
+    /// them.
+    pub warps: Option<(Family, Grid)>,
+    /// The kernel whose blocks have chunks, and its grid.
+    pub blocks: Option<(Family, Grid)>,
     /// Partial results of warps.
     pub places: usize,
     /// Words of lists of larger segments, and of the list of long ones.
@@ -53,7 +55,7 @@ impl Needs {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
         let are_whole = |length| are_whole(gpu, types, (segments.count, length), block);
         if let Some(length) = segments.length()
-            && let Some(needs) = Self::of_rows(types, (segments.count, length), block, are_whole(length))
+            && let Some(needs) = Self::of_rows(gpu, types, (segments.count, length), block, are_whole(length))
         {
             return needs;
         }
@@ -75,12 +77,20 @@ impl Needs {
         // Whole rows have no partial results.
         let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
         let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
-        let mut needs = Self { cut, warps: Some(grid), chunks: None, places, lists, long: 0, slots: 0 };
+        let family = match segments.length() {
+            Some(length) if cut.weight == 0 => match short_rows::is_short(length, width, block) {
+                true => Family::ShortRows,
+                false => Family::Rows,
+            },
+            _ => Family::Larger,
+        };
+        let warps = Some((family, grid));
+        let mut needs = Self { cut, warps, blocks: None, places, lists, long: 0, slots: 0 };
         let longest = segments.length().unwrap_or(segments.len);
         if !types.is_exact && longest > few_rows(block) * row {
             let most = segments::most_long(segments.len, row, block);
             let blocks = chunks::most_blocks(segments.len, most, types.width, block);
-            needs.chunks = Some(Grid { blocks: blocks as u32, block, resident: block });
+            needs.blocks = Some((Family::Chunks, Grid { blocks: blocks as u32, block, resident: block }));
             needs.long = 1 + most as usize;
             needs.slots = (blocks + blocks / u64::from(GROUP) + most) as usize;
         }
@@ -114,19 +124,28 @@ impl Needs {
         };
         let grid = Grid { blocks: blocks as u32, block, resident };
         let slots = if most > 1 { blocks as usize + 1 } else { 0 };
-        Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
+        let blocks = Some((Family::Chunks, grid));
+        Some(Self { cut, warps: None, blocks, places: 1, lists: 0, long: 0, slots })
     }
 
-    /// How rows are cut up for the kernel whose blocks have a chunk or several; none for rows that the
-    /// kernels of warps are faster for: those that warps fold whole, and rows of few lines (rows of their
-    /// plans) by operators with large accumulators, which cost a block much to fold (exact sums of rows of
-    /// 600 `f32`: 107 against 305 GB/s on an H100).
-    fn of_rows(types: &Types, (count, length): (u64, u64), block: u32, are_whole: bool) -> Option<Self> {
+    /// How rows are cut up for the kernels whose blocks have a chunk or several; none for rows that the kernels of warps are
+    /// faster for: those that warps fold whole, and rows of few lines (rows of their plans) by operators with large accumulators,
+    /// which cost a block much to fold (exact sums of rows of 600 `f32`: 107 against 305 GB/s on an H100).
+    fn of_rows(
+        gpu: &Gpu,
+        types: &Types,
+        (count, length): (u64, u64),
+        block: u32,
+        are_whole: bool,
+    ) -> Option<Self> {
         let width = types.width as u64;
+        let are_lines = are_short_lines(types, (count, length), block);
+        // A shorter line has the same bits, and fewer threads without items.
+        let block = if are_lines { least_block(length, types.width) } else { block };
         let row = u64::from(block) * width;
         let has_blocks =
             count <= FEW_ROWS && length > 32 * width && length <= 2 * row && types.words <= LARGE;
-        if !has_blocks && are_whole {
+        if !has_blocks && are_whole && !are_lines {
             return None;
         }
         let plan = types.plan_on_a_device(length, block);
@@ -134,17 +153,35 @@ impl Needs {
         if types.words > LARGE && lines < 3 {
             return None;
         }
-        let blocks = count.checked_mul(plan.chunks.into()).filter(|&blocks| blocks <= MOST_BLOCKS)?;
         let mut cut = Cut { block, share: plan.chunk as u32, weight: plan.chunks, ..Cut::NONE };
-        let mut grid = Grid { blocks: blocks as u32, block, resident: 0 };
-        if !has_blocks && types.folds_several && are_several(types, &plan, lines) {
-            (cut.parts, cut.share) = (1, (lines * plan.row) as u32);
-            grid.blocks = blocks.div_ceil(chunks::of_block(lines)) as u32;
+        let chunks = u64::from(plan.chunks);
+        // Blocks that have the same chunk of their rows, one or several each.
+        let (mut family, mut of_chunk) = (Family::Chunks, count);
+        if !has_blocks
+            && types.folds_several
+            && are_several(types, &plan, lines)
+            && let Some(slots) = lines::of_chunk(lines)
+        {
+            let rows = u64::from(lines::of_block(slots));
+            let many = u64::from(gpu.multiprocessors * MOST_RESIDENT / block);
+            // A block delivers one row after another: 10 rows of 26,214 `f32` took 5.1 µs on an H100, and 3.1 with a row a block.
+            if chunks == 1 || rows == 1 || count.div_ceil(rows) * chunks > many {
+                family = Family::Lines;
+                (cut.parts, cut.share) = (slots, (lines * plan.row) as u32);
+                of_chunk = count.div_ceil(rows);
+            }
         }
-        grid.resident =
-            resident_for_chunks(types, cut.parts > 0, has_blocks || length.is_multiple_of(width), block);
+        let mut blocks = of_chunk.checked_mul(chunks).filter(|&blocks| blocks <= MOST_BLOCKS)?;
+        let is_aligned = has_blocks || length.is_multiple_of(width);
+        let resident = resident_for_blocks(types, family, is_aligned, block);
+        // The blocks that the GPU holds at a time.
+        let held = u64::from(gpu.multiprocessors * (resident / block));
+        if chunks > 1 && (types.is_exact || plan.groups() == 0) && blocks > held {
+            blocks = (blocks + held.div_ceil(chunks).min(of_chunk)).min(MOST_BLOCKS);
+        }
+        let blocks = Some((family, Grid { blocks: blocks as u32, block, resident }));
         let slots = if plan.chunks > 1 { count as usize * chunks::slots(&plan) as usize } else { 0 };
-        Some(Self { cut, warps: None, chunks: Some(grid), places: 1, lists: 0, long: 0, slots })
+        Some(Self { cut, warps: None, blocks, places: 1, lists: 0, long: 0, slots })
     }
 }
 
@@ -156,8 +193,11 @@ fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) 
     if types.words > whole_rows::MOST_WORDS {
         return false;
     }
-    if whole_rows::is_short(length, width, block) {
+    if short_rows::is_short(length, width, block) {
         return true;
+    }
+    if !whole_rows::have_warps(types.folds_several, types.is_exact, types.words, types.bytes) {
+        return false;
     }
     let plan = types.plan_on_a_device(length, block);
     let lines = length.div_ceil(plan.row);
@@ -173,16 +213,44 @@ fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) 
     let are_full = 10 * length > 9 * lines * plan.row;
     let is_narrow = types.bytes < 4;
     match (types.is_exact, types.words) {
+        (true, ..=2) if is_aligned => plan.chunks > 1 && !is_narrow,
+        (true, ..=2) => plan.chunks > 1 || lines < if types.bytes < 8 { 3 } else { 2 },
         (true, _) if is_narrow => !are_full || lines % 4 != 0 || !is_aligned,
-        (_, 1) if !is_narrow => {
-            of_chunk == 1 && (!are_full || !is_aligned && lines == 1 || lines > SINGLE_ROWS)
+        (true, _) => {
+            let are_fast = types.bytes < 8 && plan.chunks == 1 && is_aligned && are_full;
+            !(are_fast && types.folds_several && matches!(lines, 1 | 2 | 4))
         }
-        (true, _) => true,
-        (false, _) if of_chunk == 1 => true,
-        (false, 1) => is_narrow && (lines <= 3 || !is_aligned),
-        (false, _) => lines == 3,
+        (false, _) => of_chunk == 1 || lines == 3,
     }
 }
+
+/// Returns whether short rows are lines of blocks, not rows of warps: if there are many, a row has more leaves than a warp has
+/// lanes, and accumulators are small. A multiprocessor has twice as many loads in flight then. Rows of 300 `f32` took 98 µs on
+/// an H100, and take 88.4, of 300 `f16` 138 and 108.
+fn are_short_lines(types: &Types, (count, length): (u64, u64), block: u32) -> bool {
+    let width = types.width as u64;
+    let (is_aligned, is_narrow) = (length.is_multiple_of(width), types.bytes < 4);
+    if !types.folds_several
+        || !short_rows::is_short(length, width, block)
+        || count * length * (types.bytes as u64) < SHORT_LINES
+    {
+        return false;
+    }
+    let least = match (types.is_exact, types.words) {
+        (false, 1) => 33,
+        (false, 2) | (true, 1) if !is_narrow => 33,
+        (true, ..=2) if is_aligned => 33,
+        (true, 3 | 4) if is_aligned && types.bytes == 4 => 65,
+        _ => return false,
+    };
+    length.div_ceil(width) >= least
+}
+
+/// Threads that a multiprocessor holds at a time, at most.
+const MOST_RESIDENT: u32 = 2048;
+
+/// Bytes of rows from which on short ones are lines of blocks.
+const SHORT_LINES: u64 = 8 << 20;
 
 /// Rows for each multiprocessor from which on warps fold whole rows that are not short: half of the warps
 /// that it holds.
@@ -191,25 +259,27 @@ const LEAST_ROWS: u64 = 16;
 /// Words of accumulators that a block folds slowly.
 const LARGE: usize = chunks::MOST_WORDS;
 
-/// Returns whether rows whose chunks have `lines` lines are reduced faster if a block folds several chunks
-/// than if it folds one. Measured on an H100, GB/s of `f32`:
+/// Returns whether rows whose chunks have `lines` lines, four at most, are reduced faster by the kernel of lines than by that of
+/// chunks. Measured on an H100 with 2^28 bytes of rows, µs:
 ///
-/// | rows | lines | several chunks | one chunk |
+/// | rows | lines | the kernel of lines | of chunks |
 /// | --- | --- | --- | --- |
-/// | sums of 600 | 1 | 2,609 | 1,103 |
-/// | sums of 16,384 | 1 | 2,893 | 1,647 |
-/// | sums of 3,001 | 3 | 2,988 | 3,095 |
-/// | sums of 2^18 | 4 | 2,993 | 3,004 |
-/// | `argmax` of 2^18 | 4 | 2,414 | 2,895 |
+/// | sums of 3,001 `f32` | 3 | 86.9 | 86.6 |
+/// | sums of 4,001 `f16` | 2 | 87.9 | 115 |
+/// | sums of 3,001 `i32` | 3 | 110 | 87.9 |
+/// | `argmax` of 4,096 `f32` | 4 | 92.4 | 100.6 |
+/// | `var` of 4,096 `f32` | 4 | 109 | 95.5 |
 fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
     let is_aligned = plan.len.is_multiple_of(types.width as u64);
     let is_wide = types.width > 4;
-    match lines {
-        1 => true,
-        2 if plan.chunks > 1 || !is_wide => true,
-        2 | 3 if plan.chunks == 1 => is_wide && is_aligned && types.words == 1,
-        3 | 4 => plan.chunks > 1 && !is_aligned,
-        _ => false,
+    match (types.is_exact, types.words, lines) {
+        (false, ..=2, _) => true,
+        (true, 1, _) if types.bytes >= 4 => true,
+        (true, ..=2, _) => is_aligned || lines <= 2 || types.bytes >= 8,
+        (_, _, 1) => true,
+        (_, _, 2) => plan.chunks > 1 || !is_wide,
+        (true, _, 4) if plan.chunks == 1 => is_aligned && types.bytes == 4,
+        _ => plan.chunks > 1 && !is_aligned,
     }
 }
 
@@ -226,22 +296,26 @@ const FEW_ROWS: u64 = 512;
 /// The most blocks of a launch.
 const MOST_BLOCKS: u64 = i32::MAX as u64;
 
-/// Returns the threads of a multiprocessor for whose number the kernel of chunks is compiled, for rows. With
+/// Returns the threads of a multiprocessor for whose number a kernel whose blocks have chunks of rows is compiled. With
 /// more threads more loads are in flight, but a thread has fewer registers: 64 with 1,024 threads, 32 with
 /// 2,048. A kernel that spills in its loop is slow, so what is fastest depends on the accumulators.
-/// [Measured](../../docs/tuning.md) on an H200 with 768 to 2,048 threads.
-fn resident_for_chunks(types: &Types, is_several: bool, is_aligned: bool, block: u32) -> u32 {
+/// [Measured](../../docs/tuning.md) on an H100 and an H200 with 768 to 2,048 threads.
+fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, block: u32) -> u32 {
     let bytes = types.bytes;
-    let threads = match (is_several, types.is_exact, types.words) {
-        // A block folds several chunks.
-        (true, true, ..=2) => 2048,
+    let threads = match (family == Family::Lines, types.is_exact, types.words) {
+        (true, true, ..=2) if bytes >= 8 => 2048,
+        (true, true, 1) if bytes >= 4 && is_aligned => 1536,
+        (true, true, 1) if bytes >= 4 => 2048,
+        (true, true, ..=2) => 1280,
         (true, true, 3 | 4) if bytes >= 4 => 2048,
-        (true, true, 3 | 4) => 1280,
-        (true, false, 1) if bytes >= 4 => 2048,
-        (true, false, ..=2) => 1536,
+        (true, false, 1) => 1280,
+        (true, false, 2) if bytes == 4 => 1792,
+        (true, false, 2) => 1536,
         (true, false, 3 | 4) if bytes >= 8 => 1280,
+        (true, false, 3 | 4) if bytes == 4 && !is_aligned => 768,
         (true, false, 7..) if bytes != 2 => 768,
         // A block folds one chunk. Unaligned items are loaded one by one.
+        (false, true, 1) if !is_aligned && bytes >= 4 => 1536,
         (false, true, ..=2) if !is_aligned => 2048,
         (false, true, 2) => 1536,
         (false, true, 3 | 4) => 1280,
@@ -257,18 +331,18 @@ fn resident_for_chunks(types: &Types, is_several: bool, is_aligned: bool, block:
     (threads / block * block).max(block)
 }
 
-/// Returns the blocks of a multiprocessor for whose number the kernel of rows is compiled where it has all
-/// segments, as [`resident_for_chunks`]: with three, a thread has 80 registers, with five 48.
+/// Returns the blocks of a multiprocessor for whose number a kernel whose warps have rows or all segments is compiled, as
+/// [`resident_for_blocks`]: with three, a thread has 80 registers, with five 48.
 fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
     let width = types.width as u64;
     match segments.length() {
         // Of fewer items, 5,000 rows of 262 `f32` took 4.8 µs with more, 4.1 with four.
         Some(length)
-            if types.words <= whole_rows::MOST_WORDS && whole_rows::is_short(length, width, block) =>
+            if types.words <= whole_rows::MOST_WORDS && short_rows::is_short(length, width, block) =>
         {
             let is_unaligned = !length.is_multiple_of(width) && segments.len >= 1 << 21;
-            let waits = is_unaligned && types.is_exact && types.words <= 2 && types.bytes > 1;
-            if waits { 5 } else { segments::RESIDENT_BLOCKS }
+            let waits = types.is_exact && types.words <= 2 && types.bytes > 1;
+            if is_unaligned && waits { 5 } else { segments::RESIDENT_BLOCKS }
         }
         // With three, neither the loop over narrow items nor large accumulators spill.
         _ if !types.is_exact && types.words == 1 && types.bytes < 4 => 3,
@@ -295,8 +369,8 @@ fn cut_for(
     let mut cut = Cut { block, ..Cut::NONE };
     if let Some(length) = segments.length().filter(|&length| are_whole(length)) {
         // As many rows as a warp folds at a time, or a multiple.
-        let mut at_once = whole_rows::at_once(length.max(1), width);
-        let of_load = whole_rows::of_load(length.max(1), width);
+        let mut at_once = short_rows::at_once(length.max(1), width);
+        let of_load = short_rows::of_load(length.max(1), width);
         if count <= of_load * warps {
             at_once = of_load;
         }

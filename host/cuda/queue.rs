@@ -326,7 +326,7 @@ impl Queue {
                 self.launch(gpu, types, (types.kernel.with(family), block), grid, parameters)
             };
             let mut kernel = None;
-            if let Some(grid) = needs.warps {
+            if let Some((family, grid)) = needs.warps {
                 if needs.long > 0 {
                     self.clear(gpu, cut.long, 1)?;
                 }
@@ -335,14 +335,12 @@ impl Queue {
                     kernel = Some(launch(Family::Segments, grid, &parameters)?);
                 }
                 if needs.lists == 0 || segments.len > most_short(width, types.slots, block) {
-                    kernel = Some(launch(Family::Rows, grid, &parameters)?);
+                    kernel = Some(launch(family, grid, &parameters)?);
                 }
             }
-            if let Some(grid) = needs.chunks {
-                // A block has one chunk of a listed segment.
-                let parts = if needs.long > 0 { 0 } else { cut.parts };
-                let parameters = parameters(&Cut { partials: slots, parts, ..cut });
-                kernel = Some(launch(Family::Chunks, grid, &parameters)?);
+            if let Some((family, grid)) = needs.blocks {
+                let parameters = parameters(&Cut { partials: slots, ..cut });
+                kernel = Some(launch(family, grid, &parameters)?);
             }
             kernel.ok_or_else(|| no_kernel((types.name)(), block))
         }

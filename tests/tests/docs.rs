@@ -494,7 +494,10 @@ fn sizes() {
     let mean = |bytes: &[usize]| bytes.iter().sum::<usize>() as f64 / bytes.len() as f64 / 1e3;
     for (before, size) in [
         ("for short segments, ", mean(&of("_segments"))),
-        ("for short rows and larger segments, ", mean(&of("_rows"))),
+        ("for short rows, ", mean(&of("_short"))),
+        ("for other rows that warps fold, ", mean(&of("_rows"))),
+        ("for larger segments, ", mean(&of("_larger"))),
+        ("for rows that blocks fold by four loads a thread, ", mean(&of("_lines"))),
         ("few segments and segments of gigabytes, ", mean(&of("_chunks"))),
         ("for columns, ", mean(&of("_columns"))),
         ("entry points, ", all.iter().sum::<usize>() as f64 / 1e6),

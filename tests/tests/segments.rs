@@ -1,7 +1,7 @@
 //! Many reductions at once: each segment and row has the bits of reducing its slice alone, on every device.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, Op,
+    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, NormL2, Op,
     Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, is_taken, longest, samples};
@@ -224,31 +224,57 @@ fn few_long_segments() {
     }
 }
 
+/// Compares so many rows of each length. The emulator has those of the first length.
+fn check_many<O: Op<T, Output: Item> + Parameterless, T: Sample>(
+    lengths: &[usize],
+    count_of: impl Fn(usize) -> usize,
+) {
+    for device in devices() {
+        let lengths = if device.is_emulator() { &lengths[..1] } else { lengths };
+        for &len in lengths {
+            let host = samples(count_of(len) * len, T::any);
+            let alone = host.rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
+            let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
+            let x = device.upload(&host).unwrap();
+            let case = format!("{} of rows of {len} {}, {device}", O::NAME, T::NAME);
+            compare(&case, x.rows(len).unwrap().reduce::<O, 256>(), &alone);
+        }
+    }
+}
+
 /// So many rows that warps fold each of them whole if that is faster: of one row of the plan, of several, and of several
-/// chunks, aligned and not. The emulator has those of the first length.
+/// chunks, aligned and not.
 #[test]
 fn many_long_rows() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
-        for device in devices() {
-            let lengths = if device.is_emulator() { &lengths[..1] } else { lengths };
-            for &len in lengths {
-                let host = samples(2200 * len, T::any);
-                let alone = host.rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
-                let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
-                let x = device.upload(&host).unwrap();
-                let case = format!("{} of rows of {len} {}, {device}", O::NAME, T::NAME);
-                compare(&case, x.rows(len).unwrap().reduce::<O, 256>(), &alone);
-            }
-        }
+        check_many::<O, T>(lengths, |_| 2200);
     }
-    check::<Sum, f32>(&[515, 516, 777, 1024, 9_000, 9_217, 16_384]);
+    check::<Sum, f32>(&[515, 516, 777, 1024, 3_001, 9_000, 9_217, 16_384]);
     check::<Sum, f16>(&[2_051, 1_027, 1_032, 1_500, 2_048, 4_000, 5_001, 6_000, 8_190, 17_000, 33_000]);
     check::<Var, f32>(&[1_024, 515, 999, 2_500, 3_071, 9_001, 11_000]);
     check::<Var, f16>(&[1_033, 1_600, 2_048, 5_000, 5_003]);
     check::<Mean, f64>(&[300, 511, 512, 6_001]);
-    check::<ArgMax, f32>(&[1_300, 515, 1_024, 3_001, 9_000, 50_001]);
-    check::<Max, f16>(&[1_027, 1_504, 4_000, 4_096, 10_000]);
-    check::<Sum, u8>(&[2_053, 2_064, 5_008, 8_191, 8_192, 20_000]);
+    check::<NormL2, f32>(&[1_477, 1_024, 3_000, 11_222]);
+    check::<ArgMax, f32>(&[1_300, 515, 1_024, 2_048, 3_001, 4_096, 9_000, 50_001]);
+    check::<Max, f16>(&[1_027, 1_504, 4_000, 4_096, 10_000, 10_001]);
+    check::<Max, f32>(&[1_477, 1_024, 3_001, 9_001]);
+    check::<Sum, i32>(&[1_024, 1_477, 3_001, 4_096, 9_217]);
+    check::<Sum, u8>(&[2_053, 2_064, 5_008, 8_191, 8_192, 20_000, 65_536]);
+}
+
+/// So many short rows that blocks fold them, a row by each group of warps: aligned and not.
+#[test]
+fn many_short_rows() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
+        check_many::<O, T>(lengths, |len| (8 << 20) / size_of::<T>() / len + 3);
+    }
+    check::<Sum, f32>(&[131, 129, 132, 150, 257, 291, 300, 511, 512]);
+    check::<Sum, f16>(&[300, 265, 272, 513, 777, 1_000, 1_024]);
+    check::<Sum, f64>(&[67, 66, 100, 101, 256]);
+    check::<NormL2, f32>(&[291, 132, 300, 512]);
+    check::<Max, f32>(&[150, 129, 200, 291]);
+    check::<Sum, u16>(&[400, 272, 1_024]);
+    check::<ArgMax, f32>(&[300, 260, 404, 512]);
 }
 
 /// A segment of 32 rows a chunk, in parts, between others whose results lie beside its own.

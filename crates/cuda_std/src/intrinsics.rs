@@ -40,6 +40,20 @@ pub fn apart<V>(run: impl FnOnce() -> V) -> V {
     value
 }
 
+/// As [`apart`], for loads of all lanes of a warp: ptxas moves no load across the barrier that follows them.
+///
+/// # Safety
+///
+/// All lanes of the warp call it together.
+#[inline(always)]
+pub unsafe fn together<V>(run: impl FnOnce() -> V) -> V {
+    let value = apart(run);
+    // SAFETY: as the caller promises.
+    let barrier = || on_device!(unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) });
+    barrier();
+    value
+}
+
 macro_rules! instructions {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty => $class:ident),*) -> $result:ty, $out:ident = $instruction:literal;)*) => {$(
         $(#[$doc])*

@@ -1,24 +1,21 @@
-//! The kernel of rows that warps fold, and of segments that are not short. Rows are segments of one length. (Other rows have
-//! the kernel of [`chunks`](super::chunks).)
+//! The kernel of segments that are not short.
 //!
 //! ```text
-//! whole rows:       a warp has a share of the rows, and folds each of them ([`whole_rows`](super::whole_rows))
-//! other segments:   a warp has the chunks, or the parts of chunks, that start in its share of the positions
+//! a warp has the chunks, or the parts of chunks, that start in its share of the positions
 //!     for each part:  fold its units; lane i keeps the value of unit i; fold the lanes
 //!                     lane i keeps the value of part i, 32 parts a round
 //!     if one warp has the whole segment: fold the rounds, and deliver the result
 //!     else: store the parts' values in slots and count them; the warp that completes the count folds all
 //! ```
 //!
-//! The segments are those on the warp's list, or all of them. Parts are for segments of few chunks, or with
-//! tall chunks. Segments of more than [`few_rows`] are left to the kernel of `chunks`, by a list.
+//! The segments are those on the warp's list, or all of them, or rows that have no better kernel. Parts are for segments of
+//! few chunks, or with tall chunks. Segments of more than [`few_rows`] are left to the kernel of `chunks`, by a list.
 
 use super::segments::{
     Arguments, THREADS, WARPS, first_slot, is_aligned, most_long, plan_of, rotate, warp_of_block,
-    warp_of_grid,
 };
 pub use super::segments::{Cut, SegmentBounds};
-use super::whole_rows::{LOADS, MOST_WORDS, Part, SHORT, Units, fold_long, fold_short, of_load};
+use super::whole_rows::{LOADS, Part, Units};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::few_rows;
@@ -32,29 +29,19 @@ use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
-/// The kernel as a type.
-pub type Kernel<O, P> = super::Kernel<SegmentBounds, Larger, O, P>;
-
-/// Names the [`Kernel`].
-pub enum Larger {}
-
 /// Rows of a tall chunk, at least. It has as many parts as it can have.
 pub const TALL_ROWS: u32 = 32;
 
-/// Reduces each row of `arguments.input`, or each listed segment, or all segments.
+/// Reduces each listed segment of `arguments.input`, or all segments.
 ///
 /// # Safety
 ///
 /// As for [`reduce_segments`](super::segments::reduce_segments), which is launched before if there are lists.
-/// If there are no offsets and [`Cut::weight`] is 0, [`Cut::share`] is the rows of a warp, of one item at least and less
-/// than 2^31, and an accumulator has at most [`MOST_WORDS`] words. Then rows are [short](super::whole_rows::is_short), or
-/// BLOCK is at least 128. No segment has groups of chunks.
 #[inline(always)]
-pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+pub unsafe fn reduce_larger<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
-    let Arguments { shape: segments, cut, .. } = arguments;
-    let work = Rows::<O, P, WIDTH> {
+    let larger = Larger::<O, P, WIDTH> {
         arguments,
         next: shared_array![u64; 2 * WARPS as usize],
         share: shared_array![Share; WARPS as usize],
@@ -62,25 +49,7 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         waiting: shared_array![O::Accumulator; if waits_in_shared::<O, P::Item>() { THREADS as usize } else { 1 }],
     };
     // SAFETY: all lanes of the warp are here.
-    unsafe {
-        if slot::words::<O::Accumulator>() <= MOST_WORDS && segments.offsets.is_null() && cut.weight == 0 {
-            let first = warp_of_grid() * u64::from(cut.share);
-            let end = segments.count.min(first + u64::from(cut.share));
-            let is_whole =
-                (segments.size as u32).is_multiple_of(WIDTH as u32) && is_aligned(arguments.input, WIDTH);
-            if u64::from(cut.share) <= of_load(segments.size, WIDTH as u64) {
-                fold_short::<O, P, WIDTH, 1>(&arguments, first, end, is_whole);
-            } else if segments.size > SHORT * WIDTH as u64 {
-                fold_long::<O, P, WIDTH>(&arguments, first, end);
-            } else if is_whole {
-                fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, true);
-            } else {
-                fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, false);
-            }
-        } else {
-            work.fold_larger();
-        }
-    }
+    unsafe { larger.fold() }
 }
 
 /// Returns whether the block's 48 KiB of shared memory have room for two accumulators a thread.
@@ -93,7 +62,7 @@ const fn waits_in_shared<O: Op<I>, I: Copy + 'static>() -> bool {
 /// Values that all lanes share and seldom need are in shared memory, because each lane would have registers
 /// for them: if the loop over a segment's units has too few registers and spills, rows of 1,024 take 1.4
 /// times as long.
-struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize> {
+struct Larger<O: Op<P::Item>, P: Input, const WIDTH: usize> {
     arguments: Arguments<P, O, O::Output>,
     /// For each warp: the next of its segments, and their end.
     next: Shared<u64>,
@@ -105,7 +74,7 @@ struct Rows<O: Op<P::Item>, P: Input, const WIDTH: usize> {
     waiting: Shared<O::Accumulator>,
 }
 
-impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
     /// Reduces the segments, or their chunks and parts, that start in the warp's share: those on its list, or
     /// all.
     ///
@@ -113,7 +82,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Rows<O, P, WIDTH> {
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn fold_larger(&self) {
+    unsafe fn fold(&self) {
         let Arguments { shape: segments, cut, .. } = self.arguments;
         let count = segments.count();
         let list = self.arguments.list();
