@@ -164,7 +164,7 @@ impl Needs {
         {
             let rows = u64::from(lines::of_block(slots));
             let many = u64::from(gpu.multiprocessors * MOST_RESIDENT / block);
-            // A block delivers one row after another: 10 rows of 26,214 `f32` took 5.1 µs on an H100, and 3.1 with a row a block.
+            // A block delivers one row after another: 10 rows of 26,214 `f32` took 5.1 µs on an H100, and 3.1 with a chunk a block.
             if chunks == 1 || rows == 1 || count.div_ceil(rows) * chunks > many {
                 family = Family::Lines;
                 (cut.parts, cut.share) = (slots, (lines * plan.row) as u32);
