@@ -261,13 +261,13 @@ pub struct Cut {
     /// BLOCK of the segments' plans.
     pub block: u32,
     /// Positions in a warp's share, at most [`most_positions`] if there are lists; for short rows, rows in a
-    /// share; for the kernel of [`chunks`], items in a chunk.
+    /// share; for the kernels of [`lines`](super::lines) and of [`chunks`], items in a chunk.
     pub share: u32,
-    /// Items that a segment costs beside its own: one leaf's if there are lists; for the kernel of [`chunks`],
-    /// chunks of a row, or further blocks of a segment.
+    /// Items that a segment costs beside its own: one leaf's if there are lists; for the kernels of `lines` and of
+    /// [`chunks`], chunks of a row, or further blocks of a segment.
     pub weight: u32,
     /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
-    /// with it. For the kernel of [`chunks`]: 1 if a block folds several chunks, else 0.
+    /// with it. For the kernel of `lines`, what its [`of_chunk`](super::lines::of_chunk) returns.
     pub parts: u16,
     /// Whether a segment without items may have no value.
     pub has_default: u16,

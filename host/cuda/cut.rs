@@ -50,12 +50,27 @@ pub(super) struct Needs {
     pub slots: usize,
 }
 
+/// Rows, as far as it matters for the choice of their kernel.
+#[derive(Clone, Copy)]
+struct Rows {
+    count: u64,
+    length: u64,
+    /// Whether each leaf is a single access.
+    is_aligned: bool,
+}
+
 impl Needs {
-    pub fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Self {
+    /// What segments need in arrays at addresses that are multiples of `alignment` bytes.
+    pub fn of(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32, alignment: usize) -> Self {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
-        let are_whole = |length| are_whole(gpu, types, (segments.count, length), block);
-        if let Some(length) = segments.length()
-            && let Some(needs) = Self::of_rows(gpu, types, (segments.count, length), block, are_whole(length))
+        let rows = segments.length().map(|length| Rows {
+            count: segments.count,
+            length,
+            is_aligned: length.is_multiple_of(width) && alignment >= types.width * types.bytes,
+        });
+        let whole = rows.filter(|&rows| are_whole(gpu, types, rows, block));
+        if let Some(rows) = rows
+            && let Some(needs) = Self::of_rows(gpu, types, rows, block, whole.is_some())
         {
             return needs;
         }
@@ -64,11 +79,11 @@ impl Needs {
         }
         let cut_for = |resident: u32| {
             let warps = (gpu.multiprocessors * resident * WARPS).into();
-            (resident, cut_for(segments, [width, warps], block, types.is_exact, are_whole))
+            (resident, cut_for(segments, [width, warps], block, types.is_exact, whole))
         };
         let (mut resident, (mut cut, mut warps, mut has_lists)) = cut_for(segments::RESIDENT_BLOCKS);
         if !has_lists
-            && let (wanted, (other, warps_of_other, false)) = cut_for(resident_blocks(types, segments, block))
+            && let (wanted, (other, warps_of_other, false)) = cut_for(resident_blocks(types, rows, block))
         {
             (resident, cut, warps, has_lists) = (wanted, other, warps_of_other, false);
         }
@@ -131,15 +146,10 @@ impl Needs {
     /// How rows are cut up for the kernels whose blocks have a chunk or several; none for rows that the kernels of warps are
     /// faster for: those that warps fold whole, and rows of few lines (rows of their plans) by operators with large accumulators,
     /// which cost a block much to fold (exact sums of rows of 600 `f32`: 107 against 305 GB/s on an H100).
-    fn of_rows(
-        gpu: &Gpu,
-        types: &Types,
-        (count, length): (u64, u64),
-        block: u32,
-        are_whole: bool,
-    ) -> Option<Self> {
+    fn of_rows(gpu: &Gpu, types: &Types, rows: Rows, block: u32, are_whole: bool) -> Option<Self> {
+        let Rows { count, length, is_aligned } = rows;
         let width = types.width as u64;
-        let are_lines = are_short_lines(types, (count, length), block);
+        let are_lines = are_short_lines(types, rows, block);
         // A shorter line has the same bits, and fewer threads without items.
         let block = if are_lines { least_block(length, types.width) } else { block };
         let row = u64::from(block) * width;
@@ -159,7 +169,7 @@ impl Needs {
         let (mut family, mut of_chunk) = (Family::Chunks, count);
         if !has_blocks
             && types.folds_several
-            && are_several(types, &plan, lines)
+            && are_several(types, &plan, is_aligned, lines)
             && let Some(slots) = lines::of_chunk(lines)
         {
             let rows = u64::from(lines::of_block(slots));
@@ -172,8 +182,7 @@ impl Needs {
             }
         }
         let mut blocks = of_chunk.checked_mul(chunks).filter(|&blocks| blocks <= MOST_BLOCKS)?;
-        let is_aligned = has_blocks || length.is_multiple_of(width);
-        let resident = resident_for_blocks(types, family, is_aligned, block);
+        let resident = resident_for_blocks(types, family, has_blocks || is_aligned, block);
         // The blocks that the GPU holds at a time.
         let held = u64::from(gpu.multiprocessors * (resident / block));
         if chunks > 1 && (types.is_exact || plan.groups() == 0) && blocks > held {
@@ -186,10 +195,10 @@ impl Needs {
 }
 
 /// Returns whether warps fold whole rows: short ones, and others if there are enough and a warp folds them
-/// faster than blocks do. What is faster was measured on an H200 with 2^28 bytes of rows;
+/// faster than blocks do. What is faster was measured on an H200 and on an H100 with 2^28 bytes of rows;
 /// [tuning](../../docs/tuning.md) has the figures.
-fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) -> bool {
-    let width = types.width as u64;
+fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
+    let (Rows { count, length, is_aligned }, width) = (rows, types.width as u64);
     if types.words > whole_rows::MOST_WORDS {
         return false;
     }
@@ -208,7 +217,6 @@ fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) 
     {
         return false;
     }
-    let is_aligned = length.is_multiple_of(width);
     // Whether most threads of a block have items of each line.
     let are_full = 10 * length > 9 * lines * plan.row;
     let is_narrow = types.bytes < 4;
@@ -227,9 +235,9 @@ fn are_whole(gpu: &Gpu, types: &Types, (count, length): (u64, u64), block: u32) 
 /// Returns whether short rows are lines of blocks, not rows of warps: if there are many, a row has more leaves than a warp has
 /// lanes, and accumulators are small. A multiprocessor has twice as many loads in flight then. Rows of 300 `f32` took 98 µs on
 /// an H100, and take 88.4, of 300 `f16` 138 and 108.
-fn are_short_lines(types: &Types, (count, length): (u64, u64), block: u32) -> bool {
-    let width = types.width as u64;
-    let (is_aligned, is_narrow) = (length.is_multiple_of(width), types.bytes < 4);
+fn are_short_lines(types: &Types, rows: Rows, block: u32) -> bool {
+    let (Rows { count, length, is_aligned }, width) = (rows, types.width as u64);
+    let is_narrow = types.bytes < 4;
     if !types.folds_several
         || !short_rows::is_short(length, width, block)
         || count * length * (types.bytes as u64) < SHORT_LINES
@@ -269,8 +277,7 @@ const LARGE: usize = chunks::MOST_WORDS;
 /// | sums of 3,001 `i32` | 3 | 110 | 87.9 |
 /// | `argmax` of 4,096 `f32` | 4 | 92.4 | 100.6 |
 /// | `var` of 4,096 `f32` | 4 | 109 | 95.5 |
-fn are_several(types: &Types, plan: &Plan, lines: u64) -> bool {
-    let is_aligned = plan.len.is_multiple_of(types.width as u64);
+fn are_several(types: &Types, plan: &Plan, is_aligned: bool, lines: u64) -> bool {
     let is_wide = types.width > 4;
     match (types.is_exact, types.words, lines) {
         (false, ..=2, _) => true,
@@ -333,14 +340,14 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, block: u
 
 /// Returns the blocks of a multiprocessor for whose number a kernel whose warps have rows or all segments is compiled, as
 /// [`resident_for_blocks`]: with three, a thread has 80 registers, with five 48.
-fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
+fn resident_blocks(types: &Types, rows: Option<Rows>, block: u32) -> u32 {
     let width = types.width as u64;
-    match segments.length() {
+    match rows {
         // Of fewer items, 5,000 rows of 262 `f32` took 4.8 µs with more, 4.1 with four.
-        Some(length)
+        Some(Rows { count, length, is_aligned })
             if types.words <= whole_rows::MOST_WORDS && short_rows::is_short(length, width, block) =>
         {
-            let is_unaligned = !length.is_multiple_of(width) && segments.len >= 1 << 21;
+            let is_unaligned = !is_aligned && count * length >= 1 << 21;
             let waits = types.is_exact && types.words <= 2 && types.bytes > 1;
             if is_unaligned && waits { 5 } else { segments::RESIDENT_BLOCKS }
         }
@@ -356,18 +363,18 @@ fn resident_blocks(types: &Types, segments: &SegmentBounds, block: u32) -> u32 {
 }
 
 /// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
-/// segments are listed. Warps fold rows of a length whole if `are_whole` of it.
+/// segments are listed. `whole` are rows that warps fold whole.
 fn cut_for(
     segments: &SegmentBounds,
     [width, warps]: [u64; 2],
     block: u32,
     is_exact: bool,
-    are_whole: impl Fn(u64) -> bool,
+    whole: Option<Rows>,
 ) -> (Cut, u64, bool) {
     let count = segments.count.max(1);
     let average = segments.len / count;
     let mut cut = Cut { block, ..Cut::NONE };
-    if let Some(length) = segments.length().filter(|&length| are_whole(length)) {
+    if let Some(Rows { length, .. }) = whole {
         // As many rows as a warp folds at a time, or a multiple.
         let mut at_once = short_rows::at_once(length.max(1), width);
         let of_load = short_rows::of_load(length.max(1), width);

@@ -284,7 +284,7 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
         let (types, block, width) = (by.types, by.block, by.types.width as u64);
-        let needs = Needs::of(gpu, types, segments, block);
+        let needs = Needs::of(gpu, types, segments, block, alignment(&request.input));
         let mut cut = needs.cut;
         cut.has_default = by.has_default.into();
         let partials = self.partials_for(gpu, needs.places * types.words, needs.places)?;
@@ -354,10 +354,7 @@ impl Queue {
     ) -> Result<&'static Compiled, Error> {
         let &Request { by, results, .. } = request;
         let types = by.types;
-        // SAFETY: the parameters of the input are pointers to arrays.
-        let addresses = request.input.as_slice().iter().map(|&array| unsafe { array.cast::<usize>().read() });
-        let alignment = 1 << addresses.map(usize::trailing_zeros).min().unwrap_or(0).min(4);
-        let mut cut = types.cut_columns(columns, by.block, alignment);
+        let mut cut = types.cut_columns(columns, by.block, alignment(&request.input));
         if cut.has_partials() {
             let partials = self.partials_for(gpu, cut.words(types.words), cut.counts())?;
             cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
@@ -420,11 +417,21 @@ impl Gpu {
 
     /// Returns the bytes of lent memory that segments take.
     pub(super) fn bytes_of_segments(&self, types: &Types, segments: &SegmentBounds, block: u32) -> usize {
-        let Needs { places, lists, long, slots, .. } = Needs::of(self, types, segments, block);
-        Partials::bytes(places * types.words, places)
-            + area_bytes::<u64>(lists + long)
-            + area_bytes::<u64>(slots * types.words)
+        let bytes_of = |alignment| {
+            let Needs { places, lists, long, slots, .. } = Needs::of(self, types, segments, block, alignment);
+            Partials::bytes(places * types.words, places)
+                + area_bytes::<u64>(lists + long)
+                + area_bytes::<u64>(slots * types.words)
+        };
+        bytes_of(1).max(bytes_of(16))
     }
+}
+
+/// Returns the bytes, 16 at most, of which the addresses of all arrays of an input are multiples.
+fn alignment(input: &Parameters) -> usize {
+    // SAFETY: the parameters of an input are pointers to arrays.
+    let addresses = input.as_slice().iter().map(|&array| unsafe { array.cast::<usize>().read() });
+    1 << addresses.map(usize::trailing_zeros).min().unwrap_or(0).min(4)
 }
 
 /// Returns the slots of an input's chunks and of their groups.
