@@ -277,6 +277,27 @@ fn many_short_rows() {
     check::<ArgMax, f32>(&[300, 260, 404, 512]);
 }
 
+/// Rows of whole leaves in a slice that begins within one, so that none is a single access.
+#[test]
+fn many_rows_of_an_unaligned_slice() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(len: usize, count: usize) {
+        let host = samples(1 + count * len, T::any);
+        let alone = host[1..].rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
+        let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
+        for device in devices() {
+            let x = device.upload(&host).unwrap();
+            let rows = x.slice(1..).unwrap();
+            let case = format!("{} of {count} rows of {len} {} from item 1 on, {device}", O::NAME, T::NAME);
+            compare(&case, rows.rows(len).unwrap().reduce::<O, 256>(), &alone);
+        }
+    }
+    check::<Sum, f32>(600, 2_200);
+    check::<Sum, f64>(100, 10_500);
+    check::<Sum, u8>(2_064, 2_200);
+    check::<Max, f16>(1_032, 2_200);
+    check::<ArgMax, f32>(516, 2_200);
+}
+
 /// A segment of 32 rows a chunk, in parts, between others whose results lie beside its own.
 #[test]
 fn tall_chunks() {
