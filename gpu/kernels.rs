@@ -145,6 +145,8 @@ pub enum Family {
     Larger,
     /// [`reduce_lines`](crate::shape::lines::reduce_lines).
     Lines,
+    /// [`reduce_spans`](crate::shape::spans::reduce_spans).
+    Spans,
     /// [`chunks::Kernel`](crate::chunks::Kernel).
     Chunks,
     /// [`columns::Kernel`](crate::columns::Kernel).
@@ -153,7 +155,7 @@ pub enum Family {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Family {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Whole,
         Self::Row,
         Self::Groups,
@@ -162,6 +164,7 @@ impl Family {
         Self::Rows,
         Self::Larger,
         Self::Lines,
+        Self::Spans,
         Self::Chunks,
         Self::Columns,
     ];
@@ -177,6 +180,7 @@ impl Family {
             Self::Rows => "_rows",
             Self::Larger => "_larger",
             Self::Lines => "_lines",
+            Self::Spans => "_spans",
             Self::Chunks => "_chunks",
             Self::Columns => "_columns",
         }
@@ -379,6 +383,7 @@ macro_rules! shape_entries {
         $crate::with_inputs! {
             shape_entries [segments "_segments_0" SegmentBounds reduce_segments WIDTH SLOTS] { $($row)* }
         }
+        $crate::with_inputs! { shape_entries [spans "_spans_0" SegmentBounds reduce_spans WIDTH] { $($row)* } }
     };
     (rows $($row:tt)*) => {
         $crate::with_inputs! {

@@ -1,7 +1,7 @@
 //! The shapes of reductions, a kernel each, and the arguments that the kernels of many reductions share.
 //!
 //! - [`whole`]: one input, one result; `chunk` is what a block does with its part.
-//! - [`segments`]: many short segments; [`larger`]: other segments.
+//! - [`segments`]: many short segments; [`spans`]: segments that blocks fold; [`larger`]: other segments.
 //! - [`short_rows`]: short rows, several a warp; [`whole_rows`]: other rows that warps fold; [`lines`]: rows that blocks fold by
 //!   four loads a thread; [`chunks`]: other rows that blocks fold, and segments of gigabytes.
 //! - [`columns`]: the columns of an array.
@@ -28,6 +28,7 @@ pub mod order;
 pub mod runs;
 pub mod segments;
 pub mod short_rows;
+pub mod spans;
 pub mod terms;
 pub mod whole;
 pub mod whole_rows;

@@ -11,9 +11,7 @@
 //! The segments are those on the warp's list, or all of them, or rows that have no better kernel. Parts are for segments of
 //! few chunks, or with tall chunks. Segments of more than [`few_rows`] are left to the kernel of `chunks`, by a list.
 
-use super::segments::{
-    Arguments, THREADS, WARPS, first_slot, is_aligned, most_long, plan_of, rotate, warp_of_block,
-};
+use super::segments::{Arguments, THREADS, WARPS, first_slot, is_aligned, plan_of, rotate, warp_of_block};
 pub use super::segments::{Cut, SegmentBounds};
 use super::whole_rows::{LOADS, Part, Units};
 use crate::exchange::slot;
@@ -23,7 +21,6 @@ use crate::tree::fold_lanes;
 use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
-use core::hint::assert_unchecked;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
@@ -165,7 +162,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
         if !O::EXACT && !cut.long.is_null() && len > few_rows(cut.block) << row {
             if first == 0 && end > 0 && lane == 0 {
                 // SAFETY: the list has a number and room for [`most_long`] segments.
-                unsafe { self.list_long(segment) };
+                unsafe { self.arguments.list_long::<WIDTH>(segment) };
             }
             return;
         }
@@ -234,26 +231,6 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                     self.settle(&op, part - in_round, head, &mut waiting);
                     in_round = 0;
                 }
-            }
-        }
-    }
-
-    /// Puts a segment on the list of long ones. (There is no room only if offsets descend.)
-    ///
-    /// # Safety
-    ///
-    /// There is a list, and one lane calls it once for a segment.
-    #[inline(always)]
-    unsafe fn list_long(&self, segment: u64) {
-        let Arguments { shape: segments, cut, .. } = self.arguments;
-        // SAFETY: a BLOCK is not 0. (Else the division could panic.)
-        unsafe { assert_unchecked(cut.block > 0) };
-        let most = most_long(segments.len, u64::from(cut.block) * WIDTH as u64, cut.block);
-        // SAFETY: as the caller promises.
-        unsafe {
-            let place = AtomicU64::from_ptr(cut.long).fetch_add(1, Ordering::Relaxed);
-            if place < most {
-                cut.long.add(1 + place as usize).write(segment);
             }
         }
     }

@@ -416,6 +416,26 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         !P::IS_NARROW || start >= 4 && stop + width as u64 + 4 <= self.shape.len
     }
 
+    /// Puts a segment on the list of long ones. (There is no room only if offsets descend.)
+    ///
+    /// # Safety
+    ///
+    /// There is a list, and one lane calls it once for a segment.
+    #[inline(always)]
+    pub(super) unsafe fn list_long<const WIDTH: usize>(&self, segment: u64) {
+        let Self { shape: segments, cut, .. } = *self;
+        // SAFETY: a BLOCK is not 0. (Else the division could panic.)
+        unsafe { assert_unchecked(cut.block > 0) };
+        let most = most_long(segments.len, u64::from(cut.block) * WIDTH as u64, cut.block);
+        // SAFETY: as the caller promises.
+        unsafe {
+            let place = AtomicU64::from_ptr(cut.long).fetch_add(1, Ordering::Relaxed);
+            if place < most {
+                cut.long.add(1 + place as usize).write(segment);
+            }
+        }
+    }
+
     /// Reports an error, as [`Cut::wrong`] describes.
     #[inline(always)]
     pub(super) fn is_wrong(&self, what: u64) {

@@ -498,6 +498,7 @@ fn sizes() {
         ("for other rows that warps fold, ", mean(&of("_rows"))),
         ("for larger segments, ", mean(&of("_larger"))),
         ("for rows that blocks fold by four loads a thread, ", mean(&of("_lines"))),
+        ("for segments of many lines, ", mean(&of("_spans"))),
         ("few segments and segments of gigabytes, ", mean(&of("_chunks"))),
         ("for columns, ", mean(&of("_columns"))),
         ("entry points, ", all.iter().sum::<usize>() as f64 / 1e6),

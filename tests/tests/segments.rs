@@ -224,20 +224,21 @@ fn few_long_segments() {
     }
 }
 
-/// Compares so many rows of each length. The emulator has those of the first length.
+/// Compares so many rows of each length, from item `first` of the array on. The emulator has those of the first length.
 fn check_many<O: Op<T, Output: Item> + Parameterless, T: Sample>(
     lengths: &[usize],
     count_of: impl Fn(usize) -> usize,
+    first: usize,
 ) {
     for device in devices() {
         let lengths = if device.is_emulator() { &lengths[..1] } else { lengths };
         for &len in lengths {
-            let host = samples(count_of(len) * len, T::any);
-            let alone = host.rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
+            let host = samples(first + count_of(len) * len, T::any);
+            let alone = host[first..].rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
             let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
             let x = device.upload(&host).unwrap();
-            let case = format!("{} of rows of {len} {}, {device}", O::NAME, T::NAME);
-            compare(&case, x.rows(len).unwrap().reduce::<O, 256>(), &alone);
+            let case = format!("{} of rows of {len} {} from item {first} on, {device}", O::NAME, T::NAME);
+            compare(&case, x.slice(first..).unwrap().rows(len).unwrap().reduce::<O, 256>(), &alone);
         }
     }
 }
@@ -247,7 +248,7 @@ fn check_many<O: Op<T, Output: Item> + Parameterless, T: Sample>(
 #[test]
 fn many_long_rows() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
-        check_many::<O, T>(lengths, |_| 2200);
+        check_many::<O, T>(lengths, |_| 2200, 0);
     }
     check::<Sum, f32>(&[515, 516, 777, 1024, 3_001, 9_000, 9_217, 16_384]);
     check::<Sum, f16>(&[2_051, 1_027, 1_032, 1_500, 2_048, 4_000, 5_001, 6_000, 8_190, 17_000, 33_000]);
@@ -266,7 +267,7 @@ fn many_long_rows() {
 #[test]
 fn many_short_rows() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
-        check_many::<O, T>(lengths, |len| (8 << 20) / size_of::<T>() / len + 3);
+        check_many::<O, T>(lengths, |len| (8 << 20) / size_of::<T>() / len + 3, 0);
     }
     check::<Sum, f32>(&[131, 129, 132, 150, 257, 291, 300, 511, 512]);
     check::<Sum, f16>(&[300, 265, 272, 513, 777, 1_000, 1_024]);
@@ -280,22 +281,61 @@ fn many_short_rows() {
 /// Rows of whole leaves in a slice that begins within one, so that none is a single access.
 #[test]
 fn many_rows_of_an_unaligned_slice() {
-    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(len: usize, count: usize) {
-        let host = samples(1 + count * len, T::any);
-        let alone = host[1..].rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
-        let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
-        for device in devices() {
-            let x = device.upload(&host).unwrap();
-            let rows = x.slice(1..).unwrap();
-            let case = format!("{} of {count} rows of {len} {} from item 1 on, {device}", O::NAME, T::NAME);
-            compare(&case, rows.rows(len).unwrap().reduce::<O, 256>(), &alone);
+    check_many::<Sum, f32>(&[600], |_| 2_200, 1);
+    check_many::<Sum, f64>(&[100], |_| 10_500, 1);
+    check_many::<Sum, u8>(&[2_064], |_| 2_200, 1);
+    check_many::<Max, f16>(&[1_032], |_| 2_200, 1);
+    check_many::<ArgMax, f32>(&[516], |_| 2_200, 1);
+}
+
+/// Segments of so many lines that a block folds each, or a span of it: about 9 lines each, among them empty ones and one of
+/// 300; about 20, aligned; about 80, of several blocks each.
+#[test]
+fn segments_of_many_lines() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>() {
+        const BLOCK: u32 = 32;
+        let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row;
+        let lengths = |kind: usize, index: u64| match (kind, index % 7) {
+            (0, 0) => 0,
+            (0, _) if index == 400 => 300 * row + 5,
+            (0, kind) => (hash(index) % (2 * row)) + (kind + 6) * row,
+            (1, kind) => (14 + 2 * kind) * row,
+            (_, kind) => 79 * row + 61 * kind,
+        };
+        for (kind, count) in [600, 250, 80].into_iter().enumerate() {
+            let mut offsets = vec![kind as u64 % 2 * 4];
+            for index in 0..count {
+                offsets.push(offsets[index as usize] + lengths(kind, index));
+            }
+            let host = samples(offsets[offsets.len() - 1] as usize, T::any);
+            let default: O::Output = bytemuck::Zeroable::zeroed();
+            let alone: Vec<_> = offsets
+                .windows(2)
+                .map(|ends| &host[ends[0] as usize..ends[1] as usize])
+                .map(|items| format!("{:?}", items.reduce::<O, BLOCK>().unwrap_or(default)))
+                .collect();
+            let mut wrong = offsets.clone();
+            wrong.swap(50, 52);
+            for device in devices() {
+                let x = device.upload(&host).unwrap();
+                let case =
+                    format!("{} of {} of about {} lines, {device}", O::NAME, T::NAME, [9, 20, 80][kind]);
+                let reduce = |offsets: &[u64]| {
+                    let offsets = device.upload(offsets)?;
+                    x.segments(&offsets)?.by(O::default()).or(default).block::<BLOCK>().run()
+                };
+                compare(&case, reduce(&offsets), &alone);
+                // Partial results that are left behind do no harm.
+                assert!(matches!(reduce(&wrong), Err(Error::BadOffset { .. })), "{case}");
+                compare(&case, reduce(&offsets), &alone);
+            }
         }
     }
-    check::<Sum, f32>(600, 2_200);
-    check::<Sum, f64>(100, 10_500);
-    check::<Sum, u8>(2_064, 2_200);
-    check::<Max, f16>(1_032, 2_200);
-    check::<ArgMax, f32>(516, 2_200);
+    check::<Sum, f32>();
+    check::<Sum, i64>();
+    check::<NormL2, f32>();
+    check::<Max, f64>();
+    check::<Var, f32>();
 }
 
 /// A segment of 32 rows a chunk, in parts, between others whose results lie beside its own.

@@ -47,6 +47,26 @@ fn complex_numbers() {
     assert!(on_both(ComplexSum, &numbers).iter().all(Result::is_ok));
 }
 
+/// Segments of so many items that blocks fold them.
+#[test]
+fn segments() {
+    fn check<T: Item>(numbers: &[T])
+    where
+        ComplexSum: Op<T, Output: std::fmt::Debug + Item>,
+    {
+        let offsets: Vec<u64> = (0..701).map(|index| index * 963 + index % 4).collect();
+        let gpu = Device::cuda(0).or_else(|_| Device::emulator()).unwrap();
+        let [cpu, gpu] = [Device::cpu(), gpu].map(|device| {
+            let (x, offsets) = (device.upload(numbers).unwrap(), device.upload(&offsets).unwrap());
+            x.segments(&offsets).unwrap().reduce::<ComplexSum, 32>().unwrap().to_vec().unwrap()
+        });
+        assert_eq!(format!("{cpu:?}"), format!("{gpu:?}"));
+    }
+    let part = |i: i32| 1.0 / (i % 977 + 1) as f32;
+    check(&(0..674_104).map(|i| Complex { re: part(i), im: i as f32 }).collect::<Vec<_>>());
+    check(&(0..674_104).map(|i| Complex { re: f64::from(part(i)), im: 0.5 }).collect::<Vec<_>>());
+}
+
 #[test]
 fn bins() {
     let values: Vec<_> = (0..20_000).map(|i| (i % 20) as f32 - 2.0 + 0.5).chain([f32::NAN]).collect();

@@ -31,11 +31,11 @@ const LADDER: &str = "ladder";
 
 /// What follows a type in the name of a kernel, in the order in which an operator's kernels of a type are
 /// packed.
-const SHAPES: [&str; 34] = [
-    "row", "segments", "rows", "columns", "groups", "chunks", "short", "larger", "lines", "index", "rest",
-    "finish", "count", "scan", "move", "offsets", "gather", "encode", "collect", "list", "rank", "tell",
-    "assign", "build", "look", "expand", "bin", "offer", "square", "divide", "pick", "multiply", "keep",
-    "narrow",
+const SHAPES: [&str; 35] = [
+    "row", "segments", "rows", "columns", "groups", "chunks", "short", "larger", "lines", "spans", "index",
+    "rest", "finish", "count", "scan", "move", "offsets", "gather", "encode", "collect", "list", "rank",
+    "tell", "assign", "build", "look", "expand", "bin", "offer", "square", "divide", "pick", "multiply",
+    "keep", "narrow",
 ];
 
 /// The types, those first that are reduced most.

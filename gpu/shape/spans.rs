@@ -1,0 +1,487 @@
+//! The kernel of segments between offsets that blocks fold. (A **line** is a row of the plan.)
+//!
+//! ```text
+//! a block folds a span: its lines, four at a time, in a thread and over the lanes of a warp
+//!     the values of the warps, for each chunk
+//! if the span is the whole segment: fold the chunks, and deliver the result
+//! else: store the partial results of the chunks and count them; the block that completes the count folds all
+//! ```
+//!
+//! A **span** is neighbouring chunks of a segment: up to [`Cut::share`] items, or one chunk if that is longer. Each segment has a block
+//! for its first span. Before these come blocks for other spans, one for each `share` items of the array: it has the span that
+//! starts in them, of which there is one at most. Where segments have one span each, such a block sees that from 32 offsets.
+
+use super::lines::{LOADS, folds_several};
+use super::segments::{Arguments, first_slot, fold_leaf, is_aligned, load_leaf, plan_of};
+pub use super::segments::{Cut, SegmentBounds};
+use crate::Op;
+use crate::agent::Agent;
+use crate::exchange::slot;
+use crate::input::Input;
+use crate::plan::few_rows;
+use crate::tree::{fold_lanes, fold_slots, of_thread, unrolled};
+use bytemuck::{Pod, Zeroable};
+use core::array::from_fn;
+use core::hint::assert_unchecked;
+use core::sync::atomic::Ordering;
+use cuda_std::atomic::{AtomicU32, AtomicU64};
+use cuda_std::shared::Shared;
+use cuda_std::{intrinsics, shared_array, thread, warp};
+
+/// Chunks of a span, at most.
+const MOST_CHUNKS: u32 = 32;
+
+/// Lines of a span, at most: segments of more lines have chunks of more than four.
+pub const MOST_LINES: u64 = 128;
+
+/// Returns whether an operator has this kernel. Those of narrow items or with large accumulators have none: a thread has too few
+/// registers for four lines of these, so that warps fold segments faster.
+pub const fn folds_spans<O: Op<P::Item>, P: Input>() -> bool {
+    has_spans(folds_several::<O, P::Item>(), O::EXACT, slot::words::<O::Accumulator>(), P::BYTES)
+}
+
+/// As [`folds_spans`]. The arguments say whether the operator [folds several](folds_several) chunks and is [exact](Op::EXACT), the
+/// words of its accumulators and the bytes of an item.
+pub const fn has_spans(folds_several: bool, is_exact: bool, words: usize, bytes: usize) -> bool {
+    folds_several && bytes >= 4 && words <= if is_exact { 2 } else { 4 }
+}
+
+/// Reduces segments between the offsets of `arguments`.
+///
+/// # Safety
+///
+/// The launch has [`Cut::block`] threads a block. [`Cut::share`] is a whole number of lines, at most [`MOST_LINES`]. There is a block
+/// for each segment, and further ones for each `share` items of the array but the first. The operator
+/// is one that [blocks fold](folds_spans). Otherwise as for [`reduce_segments`](super::segments::reduce_segments), without lists;
+/// [`Cut::parts`] is 0.
+#[inline(always)]
+pub unsafe fn reduce_spans<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    arguments: Arguments<P, O, O::Output>,
+) {
+    if const { folds_spans::<O, P>() } {
+        let of_warps =
+            shared_array![O::Accumulator; if folds_spans::<O, P>() { 32 * MOST_CHUNKS as usize } else { 1 }];
+        let of_chunks =
+            shared_array![O::Accumulator; if folds_spans::<O, P>() { MOST_CHUNKS as usize } else { 1 }];
+        let place = shared_array![Place; 1];
+        // SAFETY: as the caller promises. All threads of the block find the same span.
+        unsafe {
+            if let Some(span) = Span::<O, P, WIDTH>::find(arguments, place, [of_warps, of_chunks]) {
+                span.fold();
+            }
+        }
+    }
+}
+
+/// Where a block's span is in its segment. In shared memory, because it is not needed before the lines have been folded.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Place {
+    /// The segment, its first item and its items.
+    segment: u64,
+    start: u64,
+    len: u64,
+    /// The span's first chunk, and how many the segment has.
+    first: u32,
+    of_segment: u32,
+}
+
+/// A block's span.
+struct Span<O: Op<P::Item>, P: Input, const WIDTH: usize> {
+    arguments: Arguments<P, O, O::Output>,
+    op: O,
+    /// Whether it is a whole segment. If not, `place` says which part.
+    is_whole: bool,
+    place: Shared<Place>,
+    /// Items of the span and of a chunk, and the index of the span's first item in the segment.
+    len: u32,
+    chunk: u32,
+    item: u64,
+    /// Where it lies, and whether each whole leaf is a single access.
+    at: P,
+    is_aligned: bool,
+    /// For each chunk, the values of warps, and their result.
+    of_warps: Shared<O::Accumulator>,
+    of_chunks: Shared<O::Accumulator>,
+}
+
+/// What a thread knows while it folds the lines of a span.
+struct Lines<A, I, const WIDTH: usize> {
+    /// The accumulators of the chunk.
+    all: [A; WIDTH],
+    /// Of an exact operator's last items, which are no whole leaf, the thread's one, if it has one.
+    last: I,
+    /// The first item of the next four lines, the number of the chunk that has it, and its end.
+    first: u32,
+    chunk: u32,
+    end: u32,
+}
+
+/// In place of a chunk's number, for a line that is not a chunk's last one.
+const NONE: u32 = u32::MAX;
+
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
+    /// Returns the block's span, if there is one. Reports a segment that does not lie in the array, and lists a long one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`reduce_spans`].
+    #[inline(always)]
+    unsafe fn find(
+        arguments: Arguments<P, O, O::Output>,
+        place: Shared<Place>,
+        [of_warps, of_chunks]: [Shared<O::Accumulator>; 2],
+    ) -> Option<Self> {
+        let Arguments { input, shape: segments, cut, .. } = arguments;
+        let line = cut.block.trailing_zeros() + WIDTH.trailing_zeros();
+        let share = u64::from(cut.share);
+        let further = thread::grid_dim_x() - segments.count as u32;
+        let is_first = thread::block_idx_x() >= further;
+        let mut index = u64::from(thread::block_idx_x().wrapping_sub(further));
+        let mut item = 0;
+        if !is_first {
+            item = u64::from(thread::block_idx_x() + 1) * share;
+            // SAFETY: all lanes of the warp are here.
+            index = unsafe { around(&segments, item) };
+        }
+        let (start, stop) = segments.between(index);
+        if !segments.is_valid(start, stop) {
+            if is_first {
+                arguments.is_wrong(index);
+            }
+            return None;
+        }
+        let len = stop - start;
+        let is_whole = len <= share;
+        let (mut first, mut items) = (0, len);
+        let plan;
+        if is_whole {
+            if !is_first {
+                return None;
+            }
+            // SAFETY: as the caller promises. (A plan takes few instructions then.)
+            unsafe { assert_unchecked(len <= MOST_LINES << line) };
+            plan = plan_of::<WIDTH>(len, cut.block, false);
+        } else {
+            plan = plan_of::<WIDTH>(len, cut.block, false);
+            if !O::EXACT && !cut.long.is_null() && len > few_rows(cut.block) << line {
+                if is_first && thread::thread_idx_x() == 0 {
+                    // SAFETY: there is a list; a segment has one first span.
+                    unsafe { arguments.list_long::<WIDTH>(index) };
+                }
+                return None;
+            }
+            // Lines of a chunk, chunks of a span, and the lines of both. (A division by 0 would be a call.)
+            let rows = ((plan.chunk >> line) as u32).max(1);
+            let of_span = (cut.share >> line).div_ceil(rows).clamp(1, MOST_CHUNKS);
+            let lines = (of_span * rows).max(1);
+            let mut span = 0;
+            if !is_first {
+                if item < start || item >= stop {
+                    return None;
+                }
+                // The first span that starts at `item` or later.
+                span = (((item - start + (1 << line) - 1) >> line) as u32).div_ceil(lines);
+                first = u64::from(span * lines) << line;
+                if span == 0 || first >= len || start + first >= item + share {
+                    return None;
+                }
+            }
+            let most = u64::from(lines) << line;
+            items = if len - first < most { len - first } else { most };
+            // SAFETY: one thread writes, and a barrier is before the reads.
+            unsafe {
+                if thread::thread_idx_x() == 0 {
+                    let (first, of_segment) = (span * of_span, plan.chunks);
+                    place.write(0, Place { segment: index, start, len, first, of_segment });
+                }
+            }
+        }
+        let at = input.offset((start + first) as usize);
+        // SAFETY: a segment that is not empty has a first item.
+        let op = unsafe {
+            if len > 0 { arguments.op.begin(input.offset(start as usize).read()) } else { arguments.op }
+        };
+        Some(Self {
+            arguments,
+            op,
+            is_whole,
+            place,
+            len: items as u32,
+            chunk: plan.chunk as u32,
+            item: first,
+            at,
+            is_aligned: is_aligned(at, WIDTH) && (O::EXACT || (items as u32).is_multiple_of(WIDTH as u32)),
+            of_warps,
+            of_chunks,
+        })
+    }
+
+    /// Folds the span, and delivers the segment's result if no other block does.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the block calls it.
+    #[inline(always)]
+    unsafe fn fold(&self) {
+        let &Self { arguments: Arguments { cut, shape: segments, .. }, ref op, .. } = self;
+        let (thread, log) = (thread::thread_idx_x(), (cut.block / warp::WARP_SIZE).trailing_zeros());
+        // SAFETY: as the caller promises. All threads are at the barriers.
+        unsafe {
+            let chunks = self.fold_lines();
+            thread::sync_threads();
+            let values = chunks << log;
+            let is_there = thread & !31 < values;
+            let mut value = op.identity();
+            if is_there {
+                value = self.of_warps.read(if thread < values { thread } else { values - 1 });
+                value = fold_lanes::<O, P::Item>(op, value, log);
+            }
+            if chunks > 1 || !self.is_whole {
+                if thread & ((1 << log) - 1) == 0 && thread < values {
+                    self.of_chunks.write(thread >> log, value);
+                }
+                thread::sync_threads();
+                if thread >= warp::WARP_SIZE {
+                    return;
+                }
+                let partial = self.of_chunks.read(if thread < chunks { thread } else { 0 });
+                if !self.is_whole {
+                    self.settle(chunks, partial);
+                    return;
+                }
+                value = op.identity();
+                if thread < chunks {
+                    value = op.combine(value, partial);
+                }
+                value = fold_lanes::<O, P::Item>(op, value, 5);
+            }
+            if thread == 0 {
+                let further = thread::grid_dim_x() - segments.count as u32;
+                self.arguments.deliver(op, (thread::block_idx_x() - further).into(), value, self.len.into());
+            }
+        }
+    }
+
+    /// Returns where the thread's leaf of a slot's line lies, how many items are left from there on, and the first one's index, if
+    /// the slots have the lines from item `first` of the span on.
+    #[inline(always)]
+    fn leaf(&self, first: u32, slot: usize) -> (P, u32, u64) {
+        let line = self.arguments.cut.block * WIDTH as u32;
+        let item = first + thread::thread_idx_x() * WIDTH as u32 + slot as u32 * line;
+        (self.at.offset(item as usize), self.len.saturating_sub(item), self.item + u64::from(item))
+    }
+
+    /// Returns which of an exact operator's last items, which are no whole leaf, the thread folds: one, as their order does not
+    /// matter.
+    #[inline(always)]
+    fn last(&self) -> Option<u32> {
+        let (thread, rest) = (thread::thread_idx_x(), self.len % WIDTH as u32);
+        (O::EXACT && thread < rest).then_some(self.len - rest + thread)
+    }
+
+    /// Loads the thread's leaves of four lines, each by `load`, if it has `least` items or more left.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn load(
+        &self,
+        first: u32,
+        least: u32,
+        load: impl Fn(P, u32) -> [P::Item; WIDTH],
+    ) -> [[P::Item; WIDTH]; LOADS] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            intrinsics::together(|| {
+                from_fn(|slot| {
+                    let (at, left, _) = self.leaf(first, slot);
+                    if left >= least { load(at, left) } else { [P::zeroed(); WIDTH] }
+                })
+            })
+        }
+    }
+
+    /// Folds the span's lines, over the lanes of each warp. Returns how many chunks they are.
+    ///
+    /// # Safety
+    ///
+    /// Every thread of the block calls it.
+    #[inline(always)]
+    unsafe fn fold_lines(&self) -> u32 {
+        let &Self { ref op, at, len, chunk, .. } = self;
+        let width = WIDTH as u32;
+        let least = if O::EXACT { width } else { 1 };
+        // SAFETY: as the caller promises. The segment has these items.
+        unsafe {
+            let mut lines = Lines {
+                all: [op.identity(); WIDTH],
+                last: match self.last() {
+                    Some(last) => at.offset(last as usize).read(),
+                    None => P::zeroed(),
+                },
+                first: 0,
+                chunk: 0,
+                end: chunk,
+            };
+            loop {
+                intrinsics::no_unroll();
+                let first = lines.first;
+                let loads = match self.is_aligned {
+                    true => self.load(first, least, |at, _| at.load()),
+                    false => self.load(first, least, |at, left| match O::EXACT {
+                        true => from_fn(|item| at.offset(item).read()),
+                        false => load_leaf::<O, P, WIDTH>(at, left),
+                    }),
+                };
+                self.fold_four(&mut lines, loads);
+                if lines.first >= len {
+                    return lines.chunk;
+                }
+            }
+        }
+    }
+
+    /// Folds a thread's leaves of four lines, and over the lanes of the warp the chunks that end with one of them.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn fold_four(
+        &self,
+        lines: &mut Lines<O::Accumulator, P::Item, WIDTH>,
+        loads: [[P::Item; WIDTH]; LOADS],
+    ) {
+        let &Self { arguments: Arguments { cut, .. }, ref op, len, chunk, .. } = self;
+        let (lane, width) = (warp::lane_id(), WIDTH as u32);
+        let log = (cut.block / warp::WARP_SIZE).trailing_zeros();
+        let line = cut.block * width;
+        let mut ends = [NONE; LOADS];
+        unrolled::<LOADS>(|slot| {
+            let next = lines.first + (slot as u32 + 1) * line;
+            if next - line < len.max(1) && (next >= lines.end || next >= len) {
+                ends[slot] = lines.chunk;
+                lines.chunk += 1;
+                lines.end += chunk;
+            }
+        });
+        if let Some(last) = self.last()
+            && lines.first == 0
+        {
+            O::agent().fold_item(op, &mut lines.all[0], lines.last, self.item + u64::from(last));
+        }
+        let mut values = [op.identity(); LOADS];
+        unrolled::<LOADS>(|slot| {
+            let (at, left, index) = self.leaf(lines.first, slot);
+            if O::EXACT || self.is_aligned {
+                if left >= if O::EXACT { width } else { 1 } {
+                    O::agent().fold_load(op, &mut lines.all, loads[slot], index);
+                }
+            } else {
+                // SAFETY: there are these items.
+                unsafe { fold_leaf(op, &mut lines.all, loads[slot], at, left, index) };
+            }
+            values[slot] = of_thread::<O, P::Item, WIDTH>(op, lines.all);
+            if ends[slot] != NONE {
+                lines.all = [op.identity(); WIDTH];
+            }
+        });
+        // SAFETY: as the caller promises; each warp writes elements of its own.
+        unsafe {
+            let value = fold_slots::<O, P::Item>([*op; LOADS], values, 5).1;
+            let mut end = NONE;
+            for (slot, &of_slot) in ends.iter().enumerate() {
+                end = if lane == slot as u32 { of_slot } else { end };
+            }
+            if end != NONE {
+                self.of_warps.write((end << log) + thread::thread_idx_x() / warp::WARP_SIZE, value);
+            }
+        }
+        lines.first += LOADS as u32 * line;
+    }
+
+    /// Stores the partial results of the span's chunks, one a lane, and counts them. The block that completes the segment's count
+    /// folds all, and delivers the result.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of one warp of the block call it.
+    #[inline(always)]
+    unsafe fn settle(&self, chunks: u32, partial: O::Accumulator) {
+        let &Self { arguments: Arguments { cut, .. }, ref op, .. } = self;
+        let (lane, words) = (warp::lane_id(), slot::words::<O::Accumulator>());
+        // SAFETY: as the caller promises; the slots are the segment's.
+        unsafe {
+            let Place { segment, start, len, first: chunk, of_segment } = self.place.read(0);
+            let first = first_slot(start, u64::from(cut.block) * WIDTH as u64, 0) as usize;
+            let slot_of = |chunk: u32| cut.partials.wrapping_add((first + chunk as usize) * words);
+            if lane < chunks {
+                let slot = slot_of(chunk + lane);
+                for word in 0..words {
+                    let value = slot::word(&partial, word);
+                    AtomicU64::from_ptr(slot.add(word)).store(value, Ordering::Relaxed);
+                }
+            }
+            warp::sync_warp(warp::ALL);
+            let mut is_last = false;
+            if lane == 0 {
+                let arrived = AtomicU32::from_ptr(cut.counts.add(first));
+                is_last = arrived.fetch_add(chunks, Ordering::AcqRel) + chunks == of_segment;
+                if is_last {
+                    arrived.store(0, Ordering::Relaxed);
+                }
+            }
+            if !warp::warp_vote_any(warp::ALL, is_last) {
+                return;
+            }
+            warp::sync_warp(warp::ALL);
+            let (mut all, mut next) = (op.identity(), lane);
+            while next < of_segment {
+                intrinsics::no_unroll();
+                // All loads are in flight before the first value is added.
+                let partials: [O::Accumulator; LOADS] = from_fn(|load| {
+                    let chunk = next + load as u32 * warp::WARP_SIZE;
+                    let slot = slot_of(if chunk < of_segment { chunk } else { 0 });
+                    slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
+                });
+                unrolled::<LOADS>(|load| {
+                    if next + (load as u32) * warp::WARP_SIZE < of_segment {
+                        all = op.combine(all, partials[load]);
+                    }
+                });
+                next += LOADS as u32 * warp::WARP_SIZE;
+            }
+            let all = fold_lanes::<O, P::Item>(op, all, 5);
+            if lane == 0 {
+                self.arguments.deliver(op, segment, all, len);
+            }
+        }
+    }
+}
+
+/// Returns the last segment that starts at an item or before. (If offsets descend, it may be another one.)
+///
+/// # Safety
+///
+/// All lanes of the warp call it together. There are segments.
+#[inline(always)]
+unsafe fn around(segments: &SegmentBounds, item: u64) -> u64 {
+    let (count, lane) = (segments.count(), warp::lane_id());
+    // The offsets around those that would be found if all segments had the same length.
+    let guess = (item as f32 / segments.len as f32 * count as f32) as u64;
+    let first = guess.saturating_sub(15);
+    let start =
+        if first + u64::from(lane) <= count { segments.start(first + u64::from(lane)) } else { u64::MAX };
+    // SAFETY: as the caller promises.
+    unsafe {
+        let before = warp::warp_vote_ballot(warp::ALL, start <= item);
+        let found = before.count_ones();
+        if before & 1 != 0 && found < 32 {
+            return first + u64::from(found - 1);
+        }
+        let [found, _] = segments.first_from(count, 0, [item + 1; 2]);
+        found.saturating_sub(1)
+    }
+}
