@@ -473,7 +473,7 @@ unsafe fn around(segments: &SegmentBounds, item: u64) -> u64 {
     let guess = (item as f32 / segments.len as f32 * count as f32) as u64;
     let first = guess.saturating_sub(15);
     let start =
-        if first + u64::from(lane) <= count { segments.start(first + u64::from(lane)) } else { u64::MAX };
+        if first + u64::from(lane) < count { segments.start(first + u64::from(lane)) } else { u64::MAX };
     // SAFETY: as the caller promises.
     unsafe {
         let before = warp::warp_vote_ballot(warp::ALL, start <= item);

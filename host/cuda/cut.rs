@@ -318,7 +318,7 @@ const SHORT_LINES: u64 = 8 << 20;
 /// Segments of 9 to 32 lines from which on a block folds each.
 const MANY_SEGMENTS: u64 = 64;
 
-/// Lines of a span, at least; and those of segments from which on spans have no more than these.
+/// The least lines of a span. Segments of more than `MANY_LINES` on average have spans of so many.
 const LEAST_SPAN: u64 = 16;
 const MANY_LINES: u64 = 64;
 

@@ -307,7 +307,8 @@ fn segments_of_many_lines() {
             for index in 0..count {
                 offsets.push(offsets[index as usize] + lengths(kind, index));
             }
-            let host = samples(offsets[offsets.len() - 1] as usize, T::any);
+            // The array has items after the last segment.
+            let host = samples((offsets[offsets.len() - 1] + 40 * row * kind as u64) as usize, T::any);
             let default: O::Output = bytemuck::Zeroable::zeroed();
             let alone: Vec<_> = offsets
                 .windows(2)
