@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A **span** is neighbouring chunks of a segment: up to [`Cut::share`] items, or one chunk if that is longer. Each segment has a block
-//! for its first span. Before these come blocks for other spans, one for each `share` items of the array: it has the span that
-//! starts in them, of which there is one at most. Where segments have one span each, such a block sees that from 32 offsets.
+//! for its first span. The blocks before these are for all other spans: there is one for each `share` items of the array, and at most
+//! one span starts in so many items. If all segments have one span, such a block mostly finds that out from 32 offsets.
 
 use super::lines::{LOADS, folds_several};
 use super::segments::{Arguments, first_slot, fold_leaf, is_aligned, load_leaf, plan_of};
@@ -34,8 +34,8 @@ const MOST_CHUNKS: u32 = 32;
 /// Lines of a span, at most: segments of more lines have chunks of more than four.
 pub const MOST_LINES: u64 = 128;
 
-/// Returns whether an operator has this kernel. Those of narrow items or with large accumulators have none: a thread has too few
-/// registers for four lines of these, so that warps fold segments faster.
+/// Returns whether this kernel is compiled for an operator. It is not if items are narrow or accumulators large: four lines take
+/// more registers than a thread has, and the kernel of [`larger`](super::larger) is faster.
 pub const fn folds_spans<O: Op<P::Item>, P: Input>() -> bool {
     has_spans(folds_several::<O, P::Item>(), O::EXACT, slot::words::<O::Accumulator>(), P::BYTES)
 }
@@ -117,7 +117,7 @@ struct Lines<A, I, const WIDTH: usize> {
     end: u32,
 }
 
-/// In place of a chunk's number, for a line that is not a chunk's last one.
+/// Stands for a chunk's number where a line is not the last one of its chunk.
 const NONE: u32 = u32::MAX;
 
 impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {

@@ -96,13 +96,13 @@ impl Needs {
         needs
     }
 
-    /// How segments between offsets are cut up for the kernel whose blocks have spans of them; none for segments and operators
-    /// that warps fold faster.
+    /// How segments between offsets are cut up for the kernel of [`spans`]. Returns none if the kernels whose warps have segments
+    /// are faster.
     fn of_spans(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Option<Self> {
         let SegmentBounds { count, len, .. } = *segments;
         let row = u64::from(block) * types.width as u64;
         let average = len.checked_div(count)?;
-        // Of segments of one length, and if most of others are unaligned.
+        // The host does not know the offsets: a guess that is right if all segments have one length.
         let are_aligned = average * count == len && average.is_multiple_of(types.width as u64);
         let least = least_lines_of_spans(types, are_aligned)?;
         if segments.length().is_some() || segments.has_number() || average < least * row {
@@ -111,7 +111,7 @@ impl Needs {
         let lines = if average > MANY_LINES * row {
             LEAST_SPAN
         } else {
-            // Most segments are one span then, and the GPU should hold all blocks for others at a time.
+            // Most segments are one span then. The blocks for other spans are so few that the GPU holds all of them at a time.
             (len / row / u64::from(2 * gpu.multiprocessors)).clamp(LEAST_SPAN, spans::MOST_LINES)
         };
         let share = lines * row;
@@ -315,10 +315,10 @@ const MOST_RESIDENT: u32 = 2048;
 /// Bytes of rows from which on short ones are lines of blocks.
 const SHORT_LINES: u64 = 8 << 20;
 
-/// Segments of 9 to 32 lines from which on a block folds each.
+/// If there are so many segments of 9 to 32 lines, one block folds all chunks of a segment.
 const MANY_SEGMENTS: u64 = 64;
 
-/// The least lines of a span. Segments of more than `MANY_LINES` on average have spans of so many.
+/// The least lines of a span. If segments have more than `MANY_LINES` on average, all spans have `LEAST_SPAN` lines.
 const LEAST_SPAN: u64 = 16;
 const MANY_LINES: u64 = 64;
 

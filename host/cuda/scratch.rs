@@ -185,7 +185,7 @@ impl Partials {
         };
         const { assert!(Cut::NOTHING == u64::MAX) };
         fill(gpu, stream, &new.wrong, u32::MAX)?;
-        // If offsets descend, slots may be counted as full that nobody has written.
+        // Slots need values, too: if offsets descend, a launch may read slots into which it has put nothing.
         // SAFETY: launches that use the memory follow in the same stream.
         unsafe { new.counts.set_zero_async(stream).and_then(|()| new.slots.set_zero_async(stream)) }
             .map_err(|error| gpu.failed("clearing memory", error))?;

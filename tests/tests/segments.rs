@@ -224,7 +224,8 @@ fn few_long_segments() {
     }
 }
 
-/// Compares so many rows of each length, from item `first` of the array on. The emulator has those of the first length.
+/// Compares rows with their slices reduced alone, for each length `count_of(length)` rows, the first of which begins at item
+/// `first` of the array. The emulator runs the first length only.
 fn check_many<O: Op<T, Output: Item> + Parameterless, T: Sample>(
     lengths: &[usize],
     count_of: impl Fn(usize) -> usize,
@@ -288,8 +289,8 @@ fn many_rows_of_an_unaligned_slice() {
     check_many::<ArgMax, f32>(&[516], |_| 2_200, 1);
 }
 
-/// Segments of so many lines that a block folds each, or a span of it: about 9 lines each, among them empty ones and one of
-/// 300; about 20, aligned; about 80, of several blocks each.
+/// Segments that the kernel of spans folds. There are three kinds: segments of about 9 lines, with some empty ones and one of 300
+/// lines among them; aligned segments of about 20 lines; segments of about 80 lines, which several blocks share.
 #[test]
 fn segments_of_many_lines() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>() {
@@ -326,7 +327,7 @@ fn segments_of_many_lines() {
                     x.segments(&offsets)?.by(O::default()).or(default).block::<BLOCK>().run()
                 };
                 compare(&case, reduce(&offsets), &alone);
-                // Partial results that are left behind do no harm.
+                // Partial results that the failed launch has left behind do not change the next launch's results.
                 assert!(matches!(reduce(&wrong), Err(Error::BadOffset { .. })), "{case}");
                 compare(&case, reduce(&offsets), &alone);
             }

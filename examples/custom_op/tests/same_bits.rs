@@ -47,7 +47,7 @@ fn complex_numbers() {
     assert!(on_both(ComplexSum, &numbers).iter().all(Result::is_ok));
 }
 
-/// Segments of so many items that blocks fold them.
+/// Segments of hundreds of items, for which the library has a kernel of its own (a block folds each segment).
 #[test]
 fn segments() {
     fn check<T: Item>(numbers: &[T])
