@@ -160,7 +160,7 @@ pub(super) unsafe fn deliver_row<O: Op<P::Item>, P: Input>(arguments: &Arguments
 unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: &Arguments<P, O, O::Output>,
 ) -> bool {
-    let &Arguments { input, shape: segments, cut, op, .. } = arguments;
+    let &Arguments { shape: segments, cut, .. } = arguments;
     let index = u64::from(thread::block_idx_x());
     let most = u64::from(2 * cut.block * WIDTH as u32);
     // Long rows first: a comparison more takes them 2% longer.
@@ -179,8 +179,26 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             return false;
         }
     }
-    let input = input.offset(start as usize);
     // SAFETY: the segment lies in the array, and the block has all of it.
+    unsafe { deliver_short::<O, P, WIDTH>(arguments, index, start, len) };
+    true
+}
+
+/// Reduces a row or a segment of two lines at most.
+///
+/// # Safety
+///
+/// Every thread of the block calls it, and no other block has it. It lies in the array.
+#[inline(always)]
+pub(super) unsafe fn deliver_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    arguments: &Arguments<P, O, O::Output>,
+    index: u64,
+    start: u64,
+    len: u64,
+) {
+    let &Arguments { input, op, .. } = arguments;
+    let input = input.offset(start as usize);
+    // SAFETY: as the caller promises.
     unsafe {
         let op = if len > 0 { op.begin(input.read()) } else { op };
         let all = fold_two_lines::<O, P, WIDTH>(&op, input, len as u32);
@@ -188,7 +206,6 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             arguments.deliver(&op, index, all, len);
         }
     }
-    true
 }
 
 /// Folds `len` items of two lines at most, which lie anywhere. Thread 0 gets the result. Warps without items do nothing.

@@ -11,7 +11,10 @@
 //! The segments are those on the warp's list, or all of them, or rows that have no better kernel. Parts are for segments of
 //! few chunks, or with tall chunks. Segments of more than [`few_rows`] are left to the kernel of `chunks`, by a list.
 
-use super::segments::{Arguments, THREADS, WARPS, first_slot, is_aligned, plan_of, rotate, warp_of_block};
+use super::segments::{
+    Arguments, THREADS, WARPS, first_slot, is_aligned, load_partial, plan_of, rotate, store_partial,
+    warp_of_block,
+};
 pub use super::segments::{Cut, SegmentBounds};
 use super::whole_rows::{LOADS, Part, Units};
 use crate::exchange::slot;
@@ -21,8 +24,6 @@ use crate::tree::fold_lanes;
 use crate::{Op, Plan};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
-use core::sync::atomic::Ordering;
-use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -270,32 +271,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                 }
             } else {
                 if part + lane < of.end {
-                    let slot = slot_of(part + lane);
-                    for word in 0..words {
-                        AtomicU64::from_ptr(slot.add(word)).store(slot::word(&head, word), Ordering::Relaxed);
-                    }
+                    store_partial(slot_of(part + lane), &head);
                 }
-                if !is_end {
+                if !is_end || !self.arguments.are_there(first, of.end - of.first, all) {
                     return;
                 }
-                warp::sync_warp(warp::ALL);
-                let mut is_last = false;
-                if lane == 0 {
-                    let arrived = AtomicU32::from_ptr(cut.counts.add(first));
-                    let more = of.end - of.first;
-                    is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
-                    if is_last {
-                        arrived.store(0, Ordering::Relaxed);
-                    }
-                }
-                if !warp::warp_vote_any(warp::ALL, is_last) {
-                    return;
-                }
-                warp::sync_warp(warp::ALL);
-                let partial = |part: u32| {
-                    let slot = slot_of(if part < all { part } else { 0 });
-                    slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
-                };
+                let partial = |part: u32| load_partial(slot_of(if part < all { part } else { 0 }));
                 let mut part = 0;
                 while part < all {
                     intrinsics::no_unroll();

@@ -28,12 +28,13 @@ use crate::plan::few_rows;
 pub(crate) use crate::tree::unrolled;
 use crate::tree::{fold_lanes, of_leaves, of_thread};
 use crate::{Op, Plan};
+use bytemuck::Pod;
 use core::array::from_fn;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
-use cuda_std::atomic::AtomicU64;
+use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -329,6 +330,30 @@ pub(super) const fn first_slot(start: u64, row: u64, parts: u16) -> u64 {
     (2 * (start >> row.trailing_zeros())) << parts
 }
 
+/// Stores a partial result in its slot.
+///
+/// # Safety
+///
+/// The slot is valid, and used by atomics alone.
+#[inline(always)]
+pub(super) unsafe fn store_partial<A: Pod>(slot: *mut u64, value: &A) {
+    for word in 0..slot::words::<A>() {
+        // SAFETY: as the caller promises.
+        unsafe { AtomicU64::from_ptr(slot.add(word)).store(slot::word(value, word), Ordering::Relaxed) };
+    }
+}
+
+/// Loads a partial result that is [there](Arguments::are_there).
+///
+/// # Safety
+///
+/// As for [`store_partial`].
+#[inline(always)]
+pub(super) unsafe fn load_partial<A: Pod>(slot: *mut u64) -> A {
+    // SAFETY: as the caller promises.
+    slot::unpack(|word| unsafe { AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed) })
+}
+
 impl Shape for SegmentBounds {
     type Cut = Cut;
 }
@@ -433,6 +458,33 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
             if place < most {
                 cut.long.add(1 + place as usize).write(segment);
             }
+        }
+    }
+
+    /// Counts `more` partial results that the warp has stored, of a segment whose first slot is `first`. Returns whether all are
+    /// there now, and can be read.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together, and each partial result is counted once.
+    #[inline(always)]
+    pub(super) unsafe fn are_there(&self, first: usize, more: u32, all: u32) -> bool {
+        // SAFETY: as the caller promises; the counter is used by atomics alone.
+        unsafe {
+            warp::sync_warp(warp::ALL);
+            let mut is_last = false;
+            if warp::lane_id() == 0 {
+                let arrived = AtomicU32::from_ptr(self.cut.counts.add(first));
+                is_last = arrived.fetch_add(more, Ordering::AcqRel) + more == all;
+                if is_last {
+                    arrived.store(0, Ordering::Relaxed);
+                }
+            }
+            let are_there = warp::warp_vote_any(warp::ALL, is_last);
+            if are_there {
+                warp::sync_warp(warp::ALL);
+            }
+            are_there
         }
     }
 

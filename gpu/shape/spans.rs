@@ -3,7 +3,7 @@
 //! ```text
 //! a block folds a span: its lines, four at a time, in a thread and over the lanes of a warp
 //!     the values of the warps, for each chunk
-//! if the span is the whole segment: fold the chunks, and deliver the result
+//! if the span is the whole segment: fold the chunks, and deliver the result (segments of up to two lines: as the kernel of chunks)
 //! else: store the partial results of the chunks and count them; the block that completes the count folds all
 //! ```
 //!
@@ -11,8 +11,11 @@
 //! for its first span. The blocks before these are for all other spans: there is one for each `share` items of the array, and at most
 //! one span starts in so many items. If all segments have one span, such a block mostly finds that out from 32 offsets.
 
+use super::chunks::deliver_short;
 use super::lines::{LOADS, folds_several};
-use super::segments::{Arguments, first_slot, fold_leaf, is_aligned, load_leaf, plan_of};
+use super::segments::{
+    Arguments, first_slot, fold_leaf, is_aligned, load_leaf, load_partial, plan_of, store_partial,
+};
 pub use super::segments::{Cut, SegmentBounds};
 use crate::Op;
 use crate::agent::Agent;
@@ -23,8 +26,6 @@ use crate::tree::{fold_lanes, fold_slots, of_thread, unrolled};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
-use core::sync::atomic::Ordering;
-use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -121,7 +122,8 @@ struct Lines<A, I, const WIDTH: usize> {
 const NONE: u32 = u32::MAX;
 
 impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
-    /// Returns the block's span, if there is one. Reports a segment that does not lie in the array, and lists a long one.
+    /// Returns the block's span, if there is one. Reports a segment that does not lie in the array, lists a long one, and reduces a
+    /// short one.
     ///
     /// # Safety
     ///
@@ -157,6 +159,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
         let plan;
         if is_whole {
             if !is_first {
+                return None;
+            }
+            if len <= 2 << line {
+                // SAFETY: no other block has the segment, which lies in the array.
+                unsafe { deliver_short::<O, P, WIDTH>(&arguments, index, start, len) };
                 return None;
             }
             // SAFETY: as the caller promises. (A plan takes few instructions then.)
@@ -418,33 +425,18 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
             let first = first_slot(start, u64::from(cut.block) * WIDTH as u64, 0) as usize;
             let slot_of = |chunk: u32| cut.partials.wrapping_add((first + chunk as usize) * words);
             if lane < chunks {
-                let slot = slot_of(chunk + lane);
-                for word in 0..words {
-                    let value = slot::word(&partial, word);
-                    AtomicU64::from_ptr(slot.add(word)).store(value, Ordering::Relaxed);
-                }
+                store_partial(slot_of(chunk + lane), &partial);
             }
-            warp::sync_warp(warp::ALL);
-            let mut is_last = false;
-            if lane == 0 {
-                let arrived = AtomicU32::from_ptr(cut.counts.add(first));
-                is_last = arrived.fetch_add(chunks, Ordering::AcqRel) + chunks == of_segment;
-                if is_last {
-                    arrived.store(0, Ordering::Relaxed);
-                }
-            }
-            if !warp::warp_vote_any(warp::ALL, is_last) {
+            if !self.arguments.are_there(first, chunks, of_segment) {
                 return;
             }
-            warp::sync_warp(warp::ALL);
             let (mut all, mut next) = (op.identity(), lane);
             while next < of_segment {
                 intrinsics::no_unroll();
                 // All loads are in flight before the first value is added.
                 let partials: [O::Accumulator; LOADS] = from_fn(|load| {
                     let chunk = next + load as u32 * warp::WARP_SIZE;
-                    let slot = slot_of(if chunk < of_segment { chunk } else { 0 });
-                    slot::unpack(|word| AtomicU64::from_ptr(slot.add(word)).load(Ordering::Relaxed))
+                    load_partial(slot_of(if chunk < of_segment { chunk } else { 0 }))
                 });
                 unrolled::<LOADS>(|load| {
                     if next + (load as u32) * warp::WARP_SIZE < of_segment {

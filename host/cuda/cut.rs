@@ -74,17 +74,12 @@ impl Needs {
         {
             return needs;
         }
-        let spans = Self::of_spans(gpu, types, segments, block);
-        // A segment of 9 to 32 lines has a chunk for each. Of many such segments, a block folds one faster than one chunk: 100 of
-        // 10,485 `f32` took 7.6 µs with a block for each chunk, and take 5.0 (H200).
-        let lines = segments.len.checked_div(segments.count * row).unwrap_or(0);
-        let have_many_chunks = segments.count >= MANY_SEGMENTS && (SINGLE_ROWS..32).contains(&lines);
-        if !(have_many_chunks && spans.is_some())
-            && let Some(needs) = Self::of_few(types, segments, block)
-        {
-            return needs;
-        }
-        let mut needs = spans.unwrap_or_else(|| Self::of_warps(gpu, types, segments, block, rows, whole));
+        let few = Self::of_few(types, segments, block);
+        let mut needs = match (Self::of_spans(gpu, types, segments, block, few.as_ref()), few) {
+            (Some(spans), _) => spans,
+            (None, Some(few)) => return few,
+            (None, None) => Self::of_warps(gpu, types, segments, block, rows, whole),
+        };
         let longest = segments.length().unwrap_or(segments.len);
         if !types.is_exact && longest > few_rows(block) * row {
             let most = segments::most_long(segments.len, row, block);
@@ -96,16 +91,31 @@ impl Needs {
         needs
     }
 
-    /// How segments between offsets are cut up for the kernel of [`spans`]. Returns none if the kernels whose warps have segments
-    /// are faster.
-    fn of_spans(gpu: &Gpu, types: &Types, segments: &SegmentBounds, block: u32) -> Option<Self> {
+    /// How segments between offsets are cut up for the kernel of [`spans`]. Returns none if others are faster: that for
+    /// [few](Self::of_few) segments, or those whose warps have segments.
+    fn of_spans(
+        gpu: &Gpu,
+        types: &Types,
+        segments: &SegmentBounds,
+        block: u32,
+        few: Option<&Self>,
+    ) -> Option<Self> {
         let SegmentBounds { count, len, .. } = *segments;
         let row = u64::from(block) * types.width as u64;
         let average = len.checked_div(count)?;
         // The host does not know the offsets: a guess that is right if all segments have one length.
         let are_aligned = average * count == len && average.is_multiple_of(types.width as u64);
         let least = least_lines_of_spans(types, are_aligned)?;
-        if segments.length().is_some() || segments.has_number() || average < least * row {
+        let are_short = len <= SHORT_SPAN * row * count;
+        let are_faster = match few.and_then(|few| few.blocks) {
+            Some((_, grid)) => {
+                let held = gpu.multiprocessors * (MOST_RESIDENT / block);
+                are_few_spans(types, (count, average / row, are_aligned), least, grid.blocks > held)
+            }
+            None if are_short => count <= FEW_BLOCKS && types.bytes < 8 && types.words <= 2,
+            None => average >= least * row,
+        };
+        if segments.length().is_some() || segments.has_number() || !are_faster {
             return None;
         }
         let lines = if average > MANY_LINES * row {
@@ -119,7 +129,8 @@ impl Needs {
             count.checked_add(len.saturating_sub(1) / share).filter(|&blocks| blocks <= MOST_BLOCKS)?;
         let cut = Cut { block, share: share as u32, ..Cut::NONE };
         let places = partial_slots(len, row, 0) as usize;
-        let grid = Grid { blocks: blocks as u32, block, resident: resident_for_spans(types, block) };
+        let grid =
+            Grid { blocks: blocks as u32, block, resident: resident_for_spans(types, are_short, block) };
         Some(Self {
             cut,
             warps: Some((Family::Spans, grid)),
@@ -315,8 +326,8 @@ const MOST_RESIDENT: u32 = 2048;
 /// Bytes of rows from which on short ones are lines of blocks.
 const SHORT_LINES: u64 = 8 << 20;
 
-/// If there are so many segments of 9 to 32 lines, one block folds all chunks of a segment.
-const MANY_SEGMENTS: u64 = 64;
+/// Lines of segments that the kernel of [`spans`] folds by code for short ones.
+const SHORT_SPAN: u64 = 2;
 
 /// The least lines of a span. If segments have more than `MANY_LINES` on average, all spans have `LEAST_SPAN` lines.
 const LEAST_SPAN: u64 = 16;
@@ -424,9 +435,45 @@ fn least_lines_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
     }
 }
 
+/// Returns whether the kernel of spans is faster than that for [few](Needs::of_few) segments. They have `lines` whole lines on
+/// average; of many segments, the kernel of spans is faster from `least` on. The other one has a block for each chunk that there
+/// may be, which may be more than the GPU holds at a time. Measured on an H200, µs:
+///
+/// | segments | a block for each chunk | for each span |
+/// | --- | --- | --- |
+/// | sums of 100 of 163 `f32` | 1.78 | 1.84 |
+/// | of 1,000 of 262 | 2.89 | 2.56 |
+/// | of 1,000 of 1,048 | 4.48 | 3.31 |
+/// | of 300 of 3,000 | 3.81 | 2.85 |
+/// | of 20 of 8,000 | 2.75 | 2.65 |
+/// | of 10 of 6,553 | 2.55 | 3.00 |
+/// | of 20 of 10,485 | 3.88 | 4.08 |
+/// | of 40 of 10,000 | 4.54 | 3.49 |
+/// | norms of 100 of 5,000 `f32` | 3.57 | 3.78 |
+/// | of 300 of 3,000 | 4.42 | 3.70 |
+fn are_few_spans(
+    types: &Types,
+    (count, lines, are_aligned): (u64, u64, bool),
+    least: u64,
+    are_many_blocks: bool,
+) -> bool {
+    let is_light = types.is_exact || types.words == 1;
+    match lines {
+        0..SHORT_SPAN => are_many_blocks && types.words <= 2,
+        SHORT_SPAN..SINGLE_ROWS => {
+            let are_one_load = lines < lines::LOADS as u64;
+            is_light && (are_aligned || are_one_load) || are_many_blocks && types.words <= 2
+        }
+        // A segment of 9 to 32 lines has a chunk for each.
+        SINGLE_ROWS..32 => lines >= least && count >= if is_light { 32 } else { 64 },
+        _ => false,
+    }
+}
+
 /// Returns the threads of a multiprocessor for whose number the kernel of spans is compiled, as [`resident_for_blocks`].
-fn resident_for_spans(types: &Types, block: u32) -> u32 {
+fn resident_for_spans(types: &Types, are_short: bool, block: u32) -> u32 {
     let threads = match (types.is_exact, types.words) {
+        _ if are_short => MOST_RESIDENT,
         (_, 1) | (true, _) => 1280,
         (false, 2) if types.bytes >= 8 => 1280,
         (false, 2) => 1024,

@@ -289,6 +289,37 @@ fn many_rows_of_an_unaligned_slice() {
     check_many::<ArgMax, f32>(&[516], |_| 2_200, 1);
 }
 
+/// Compares segments by offsets of an array with `rest` items after the last one, also after a launch that bad offsets have failed.
+fn check_between<O: Op<T, Output: Item> + Parameterless, T: Sample, const BLOCK: u32>(
+    case: &str,
+    offsets: &[u64],
+    rest: u64,
+) where
+    Threads<BLOCK>: Block,
+{
+    let host = samples((offsets[offsets.len() - 1] + rest) as usize, T::any);
+    let default: O::Output = bytemuck::Zeroable::zeroed();
+    let alone: Vec<_> = offsets
+        .windows(2)
+        .map(|ends| &host[ends[0] as usize..ends[1] as usize])
+        .map(|items| format!("{:?}", items.reduce::<O, BLOCK>().unwrap_or(default)))
+        .collect();
+    let mut wrong = offsets.to_vec();
+    wrong.swap(50, 52);
+    for device in devices() {
+        let x = device.upload(&host).unwrap();
+        let case = format!("{} of {} {case}, {device}", O::NAME, T::NAME);
+        let reduce = |offsets: &[u64]| {
+            let offsets = device.upload(offsets)?;
+            x.segments(&offsets)?.by(O::default()).or(default).block::<BLOCK>().run()
+        };
+        compare(&case, reduce(offsets), &alone);
+        // Partial results that the failed launch has left behind do not change the next launch's results.
+        assert!(matches!(reduce(&wrong), Err(Error::BadOffset { .. })), "{case}");
+        compare(&case, reduce(offsets), &alone);
+    }
+}
+
 /// Segments that the kernel of spans folds. There are three kinds: segments of about 9 lines, with some empty ones and one of 300
 /// lines among them; aligned segments of about 20 lines; segments of about 80 lines, which several blocks share.
 #[test]
@@ -308,29 +339,8 @@ fn segments_of_many_lines() {
             for index in 0..count {
                 offsets.push(offsets[index as usize] + lengths(kind, index));
             }
-            // The array has items after the last segment.
-            let host = samples((offsets[offsets.len() - 1] + 40 * row * kind as u64) as usize, T::any);
-            let default: O::Output = bytemuck::Zeroable::zeroed();
-            let alone: Vec<_> = offsets
-                .windows(2)
-                .map(|ends| &host[ends[0] as usize..ends[1] as usize])
-                .map(|items| format!("{:?}", items.reduce::<O, BLOCK>().unwrap_or(default)))
-                .collect();
-            let mut wrong = offsets.clone();
-            wrong.swap(50, 52);
-            for device in devices() {
-                let x = device.upload(&host).unwrap();
-                let case =
-                    format!("{} of {} of about {} lines, {device}", O::NAME, T::NAME, [9, 20, 80][kind]);
-                let reduce = |offsets: &[u64]| {
-                    let offsets = device.upload(offsets)?;
-                    x.segments(&offsets)?.by(O::default()).or(default).block::<BLOCK>().run()
-                };
-                compare(&case, reduce(&offsets), &alone);
-                // Partial results that the failed launch has left behind do not change the next launch's results.
-                assert!(matches!(reduce(&wrong), Err(Error::BadOffset { .. })), "{case}");
-                compare(&case, reduce(&offsets), &alone);
-            }
+            let case = format!("of about {} lines", [9, 20, 80][kind]);
+            check_between::<O, T, BLOCK>(&case, &offsets, 40 * row * kind as u64);
         }
     }
     check::<Sum, f32>();
@@ -338,6 +348,31 @@ fn segments_of_many_lines() {
     check::<NormL2, f32>();
     check::<Max, f64>();
     check::<Var, f32>();
+}
+
+/// Segments of up to two lines, more than a GPU holds blocks at a time, and longer ones among them.
+#[test]
+fn a_thousand_segments() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>() {
+        const BLOCK: u32 = 256;
+        let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row;
+        let length = |index: u64| match index {
+            50..60 => 2 * row - 55 + index,
+            300 => 70 * row + 3,
+            700 => 9 * row,
+            _ if index.is_multiple_of(9) => 0,
+            _ => hash(index) % (row / 3) + 1,
+        };
+        let mut offsets = vec![1];
+        for index in 0..1200 {
+            offsets.push(offsets[index as usize] + length(index));
+        }
+        check_between::<O, T, BLOCK>("of one line", &offsets, 17);
+    }
+    check::<Sum, f32>();
+    check::<Sum, i64>();
+    check::<NormL2, f32>();
+    check::<Max, f64>();
 }
 
 /// A segment of 32 rows a chunk, in parts, between others whose results lie beside its own.
