@@ -3,13 +3,13 @@
 //! ```text
 //! a block folds a span: its lines, four at a time, in a thread and over the lanes of a warp
 //!     the values of the warps, for each chunk
-//! if the span is the whole segment: fold the chunks, and deliver the result (segments of up to two lines: as the kernel of chunks)
+//! if the span is the whole segment: fold the chunks (a segment of up to two lines: by `deliver_short`), and deliver the result
 //! else: store the partial results of the chunks and count them; the block that completes the count folds all
 //! ```
 //!
 //! A **span** is neighbouring chunks of a segment: up to [`Cut::share`] items, or one chunk if that is longer. Each segment has a block
-//! for its first span. The blocks before these are for all other spans: there is one for each `share` items of the array, and at most
-//! one span starts in so many items. If all segments have one span, such a block mostly finds that out from 32 offsets.
+//! for its first span. The blocks before these are for all other spans. There is such a block for each `share` items of the array,
+//! because at most one span starts in `share` items. A block that has no span mostly sees that from 32 offsets, without a search.
 
 use super::chunks::deliver_short;
 use super::lines::{LOADS, folds_several};

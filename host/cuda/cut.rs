@@ -112,6 +112,7 @@ impl Needs {
                 let held = gpu.multiprocessors * (MOST_RESIDENT / block);
                 are_few_spans(types, (count, average / row, are_aligned), least, grid.blocks > held)
             }
+            // Of 8 bytes, warps are faster: 3,000 segments of 500 `f64` 6.0 µs, 6.3 by this kernel (H200).
             None if are_short => count <= FEW_BLOCKS && types.bytes < 8 && types.words <= 2,
             None => average >= least * row,
         };
@@ -435,9 +436,10 @@ fn least_lines_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
     }
 }
 
-/// Returns whether the kernel of spans is faster than that for [few](Needs::of_few) segments. They have `lines` whole lines on
-/// average; of many segments, the kernel of spans is faster from `least` on. The other one has a block for each chunk that there
-/// may be, which may be more than the GPU holds at a time. Measured on an H200, µs:
+/// Returns whether the kernel of spans folds segments faster than the kernel for [few](Needs::of_few) segments does. They have
+/// `lines` whole lines on average. If they were not few, the kernel of spans would be used from `least` lines on. The kernel for few
+/// segments has a block for each chunk that there may be; `are_many_blocks` says that the GPU does not hold all of these at a time.
+/// Measured on an H200, µs:
 ///
 /// | segments | a block for each chunk | for each span |
 /// | --- | --- | --- |

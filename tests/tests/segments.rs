@@ -350,7 +350,8 @@ fn segments_of_many_lines() {
     check::<Var, f32>();
 }
 
-/// Segments of up to two lines, more than a GPU holds blocks at a time, and longer ones among them.
+/// 1,200 segments, which are more blocks than a GPU holds at a time. Most are shorter than a line, ten have about two lines, two have
+/// more.
 #[test]
 fn a_thousand_segments() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>() {
@@ -367,7 +368,7 @@ fn a_thousand_segments() {
         for index in 0..1200 {
             offsets.push(offsets[index as usize] + length(index));
         }
-        check_between::<O, T, BLOCK>("of one line", &offsets, 17);
+        check_between::<O, T, BLOCK>("of less than a line", &offsets, 17);
     }
     check::<Sum, f32>();
     check::<Sum, i64>();
