@@ -70,6 +70,7 @@ impl Needs {
         });
         let whole = rows.filter(|&rows| are_whole(gpu, types, rows, block));
         if let Some(rows) = rows
+            && (whole.is_some() || !are_parts(gpu, types, rows, block))
             && let Some(needs) = Self::of_rows(gpu, types, rows, block, whole.is_some())
         {
             return needs;
@@ -105,6 +106,7 @@ impl Needs {
         let average = len.checked_div(count)?;
         // The host does not know the offsets: a guess that is right if all segments have one length.
         let are_aligned = average * count == len && average.is_multiple_of(types.width as u64);
+        // In halves of lines.
         let least = least_lines_of_spans(types, are_aligned)?;
         let are_short = len <= SHORT_SPAN * row * count;
         let are_faster = match few.and_then(|few| few.blocks) {
@@ -114,7 +116,7 @@ impl Needs {
             }
             // Of 8 bytes, warps are faster: 3,000 segments of 500 `f64` 6.0 µs, 6.3 by this kernel (H200).
             None if are_short => count <= FEW_BLOCKS && types.bytes < 8 && types.words <= 2,
-            None => average >= least * row,
+            None => 2 * average >= least * row,
         };
         if segments.length().is_some() || segments.has_number() || !are_faster {
             return None;
@@ -249,7 +251,7 @@ impl Needs {
             }
         }
         let mut blocks = of_chunk.checked_mul(chunks).filter(|&blocks| blocks <= MOST_BLOCKS)?;
-        let resident = resident_for_blocks(types, family, has_blocks || is_aligned, block);
+        let resident = resident_for_blocks(types, family, has_blocks || is_aligned, lines, block);
         // The blocks that the GPU holds at a time.
         let held = u64::from(gpu.multiprocessors * (resident / block));
         if chunks > 1 && (types.is_exact || plan.groups() == 0) && blocks > held {
@@ -284,41 +286,99 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
     {
         return false;
     }
-    // Whether most threads of a block have items of each line.
-    let are_full = 10 * length > 9 * lines * plan.row;
     let is_narrow = types.bytes < 4;
     match (types.is_exact, types.words) {
         (true, ..=2) if is_aligned => plan.chunks > 1 && !is_narrow,
         (true, ..=2) => plan.chunks > 1 || lines < if types.bytes < 8 { 3 } else { 2 },
-        (true, _) if is_narrow => !are_full || lines % 4 != 0 || !is_aligned,
-        (true, _) => {
-            let are_fast = types.bytes < 8 && plan.chunks == 1 && is_aligned && are_full;
-            !(are_fast && types.folds_several && matches!(lines, 1 | 2 | 4))
-        }
-        (false, _) => of_chunk == 1 || lines == 3,
+        (true, _) => true,
+        (false, _) => (of_chunk == 1 || lines == 3) && !are_uneven(gpu, types, rows, block),
     }
 }
 
+/// Returns whether warps fold parts of rows faster than blocks fold chunks of them, if warps do not fold whole rows. Measured on an
+/// H200 with 2^28 bytes of rows, µs:
+///
+/// | rows | chunks by blocks | parts by warps |
+/// | --- | --- | --- |
+/// | `argmax` of 70,001 `f32` | 123 | 78 |
+/// | `argmax` of 262,144 `f32` | 91 | 78 |
+/// | `argmax` of 20,001 `f64` | 114 | 81 |
+/// | `argmax` of 150,001 `f16` | 197 | 101 |
+/// | sums of 150,001 `u8` | 257 | 117 |
+/// | maxima of 70,001 `f16` | 124 | 91 |
+/// | sums of 5,001 `f16` | 112 | 94 |
+///
+/// Blocks are faster if rows are fewer than multiprocessors: `argmax` of 13 rows of 20,001 `f32` takes 4.4 µs by blocks, 5.7 by
+/// warps.
+fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
+    let Rows { count, length, is_aligned } = rows;
+    let plan = types.plan_on_a_device(length, block);
+    let lines = plan.chunk.min(length).div_ceil(plan.row);
+    let needs_words = types.bytes < 4 && !is_aligned;
+    if count < gpu.multiprocessors.into() {
+        return false;
+    }
+    match (types.is_exact, types.words) {
+        (true, ..=2) => plan.chunks > 1 && lines <= 2 && needs_words,
+        (true, 3 | 4) => plan.chunks > 1 && lines <= 4,
+        (false, ..=2) => {
+            let are_many = count >= 4 * LEAST_ROWS * u64::from(gpu.multiprocessors);
+            plan.chunks == 1 && lines == 3 && needs_words && are_many
+        }
+        (false, _) => are_uneven(gpu, types, rows, block),
+        _ => false,
+    }
+}
+
+/// Returns whether rows have a chunk for each line, and more than a quarter of the warps would be idle if each warp folded whole rows:
+/// `var` of 3,355 rows of 20,000 `f32` takes 100 µs by whole rows on an H200, 82 by parts.
+fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
+    let plan = types.plan_on_a_device(rows.length, block);
+    let warps = u64::from(gpu.multiprocessors * resident_blocks(types, Some(rows), block) * WARPS);
+    let busy = rows.count.div_ceil(rows.count.div_ceil(warps).max(1));
+    // Parts of unaligned `var` are slower: of 20,001 `f32` 150 µs by whole rows, 165 by parts.
+    let is_fast = rows.is_aligned || types.bytes < 4;
+    let are_many = rows.count >= LEAST_ROWS * u64::from(gpu.multiprocessors);
+    plan.chunks > 1 && plan.chunk == plan.row && are_many && is_fast && 4 * busy < 3 * warps
+}
+
 /// Returns whether short rows are lines of blocks, not rows of warps: if there are many, a row has more leaves than a warp has
-/// lanes, and accumulators are small. A multiprocessor has twice as many loads in flight then. Rows of 300 `f32` took 98 µs on
-/// an H100, and take 88.4, of 300 `f16` 138 and 108.
+/// lanes, most threads of a line have a leaf, and accumulators are small. A multiprocessor has twice as many loads in flight then.
+/// Measured with 2^28 bytes of rows, µs on an H200 (and on an H100):
+///
+/// | rows | rows of warps | lines of blocks |
+/// | --- | --- | --- |
+/// | sums of 130 `f32` | 75 | 82 |
+/// | sums of 136 `f32` | 72 (102) | 77 (90) |
+/// | sums of 200 `f32` | 69 | 63 |
+/// | maxima of 130 `f32` | 93 (105) | 125 (125) |
+/// | norms of 130 `f32` | 113 | 140 |
+/// | norms of 300 `f32` | 77 (101) | 83 (89) |
+/// | sums of 272 `f16` | 78 (104) | 108 (111) |
+/// | sums of 400 `bf16` | 69 (98) | 77 (90) |
+/// | sums of 300 `f16`, unaligned | 142 | 131 |
 fn are_short_lines(types: &Types, rows: Rows, block: u32) -> bool {
     let (Rows { count, length, is_aligned }, width) = (rows, types.width as u64);
-    let is_narrow = types.bytes < 4;
     if !types.folds_several
         || !short_rows::is_short(length, width, block)
         || count * length * (types.bytes as u64) < SHORT_LINES
     {
         return false;
     }
-    let least = match (types.is_exact, types.words) {
-        (false, 1) => 33,
-        (false, 2) | (true, 1) if !is_narrow => 33,
-        (true, ..=2) if is_aligned => 33,
-        (true, 3 | 4) if is_aligned && types.bytes == 4 => 65,
-        _ => return false,
-    };
-    length.div_ceil(width) >= least
+    let leaves = length.div_ceil(width);
+    // How many of 100 threads of a line have a leaf.
+    let busy = 100 * leaves / u64::from(least_block(length, types.width));
+    leaves > 32
+        && match (types.is_exact, types.words) {
+            (false, 1) if types.bytes < 4 => busy >= 70 || !is_aligned,
+            (true, 1) if types.bytes < 4 => busy >= 70 && is_aligned,
+            (true, 2) if types.bytes < 4 => busy >= 60 && is_aligned,
+            (_, 1) => leaves > 33,
+            (false, 2) => types.bytes >= 8 || types.bytes == 4 && busy >= 55,
+            (true, 2) => is_aligned && (types.bytes >= 8 || busy >= 55),
+            (true, 3 | 4) => is_aligned && types.bytes == 4 && leaves > 64,
+            _ => false,
+        }
 }
 
 /// Threads that a multiprocessor holds at a time, at most.
@@ -381,28 +441,33 @@ const MOST_BLOCKS: u64 = i32::MAX as u64;
 /// more threads more loads are in flight, but a thread has fewer registers: 64 with 1,024 threads, 32 with
 /// 2,048. A kernel that spills in its loop is slow, so what is fastest depends on the accumulators.
 /// [Measured](../../docs/tuning.md) on an H100 and an H200 with 768 to 2,048 threads.
-fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, block: u32) -> u32 {
+fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u64, block: u32) -> u32 {
     let bytes = types.bytes;
     let threads = match (family == Family::Lines, types.is_exact, types.words) {
+        // Three of four slots have lines, so that fewer loads are in flight.
+        (true, _, 1) | (true, true, 2) if bytes >= 4 && lines == 3 => 2048,
         (true, true, ..=2) if bytes >= 8 => 2048,
         (true, true, 1) if bytes >= 4 && is_aligned => 1536,
         (true, true, 1) if bytes >= 4 => 2048,
         (true, true, ..=2) => 1280,
         (true, true, 3 | 4) if bytes >= 4 => 2048,
         (true, false, 1) => 1280,
-        (true, false, 2) if bytes == 4 => 1792,
+        (true, false, 2) if bytes == 4 && is_aligned => 1792,
         (true, false, 2) => 1536,
         (true, false, 3 | 4) if bytes >= 8 => 1280,
         (true, false, 3 | 4) if bytes == 4 && !is_aligned => 768,
         (true, false, 7..) if bytes != 2 => 768,
         // A block folds one chunk. Unaligned items are loaded one by one.
         (false, true, 1) if !is_aligned && bytes >= 4 => 1536,
+        (false, true, 2) if !is_aligned && bytes == 4 && lines >= 8 => 1536,
         (false, true, ..=2) if !is_aligned => 2048,
         (false, true, 2) => 1536,
         (false, true, 3 | 4) => 1280,
-        (false, false, 1) if !is_aligned && bytes < 4 => 2048,
+        (false, false, 1) if !is_aligned && bytes < 4 => 1280,
         (false, false, 1) if !is_aligned => 1536,
-        (false, false, 2) if bytes < 4 => 1536,
+        // A whole tile and one line: few loads are in flight for the line.
+        (false, _, ..=2) if bytes >= 4 && lines == 5 => 1536,
+        (false, false, 2) if bytes != 4 => 1536,
         (false, false, 2) => 1280,
         (false, false, 3 | 4) if bytes <= 2 => 1280,
         (false, false, 5..) if bytes < 8 => 1280,
@@ -412,15 +477,17 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, block: u
     (threads / block * block).max(block)
 }
 
-/// Returns how many lines segments between offsets must have on average for blocks to fold them faster than warps, if ever they do.
-/// Measured on an H200 with 2^28 bytes, µs:
+/// Returns how many lines segments between offsets must have on average for blocks to fold them faster than warps, if ever they do:
+/// twice their number. Measured on an H200 with 2^28 bytes, µs:
 ///
 /// | segments | by warps | by blocks |
 /// | --- | --- | --- |
 /// | sums of 4,987 `f32` | 79.2 | 85.4 |
+/// | sums of 7,000 `f32` | 75.2 | 68.2 |
 /// | sums of 7,481 `f32` | 80.5 | 68.2 |
 /// | sums of 16,384 `f32` | 72.9 | 65.3 |
 /// | sums of 2,048 `u64` | 74.2 | 69.2 |
+/// | norms of 3,333 `f32` | 143 | 113 |
 /// | norms of 6,001 `f32` | 165 | 99 |
 /// | variances of 8,192 `f32` | 76 | 107 |
 /// | variances of 16,385 `f32` | 160 | 125 |
@@ -429,15 +496,15 @@ fn least_lines_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
         return None;
     }
     match (types.is_exact, types.words) {
-        (_, 1) => Some(7),
-        (true, _) => Some(if types.bytes < 8 { 7 } else { 4 }),
-        (false, 2) => Some(if types.bytes < 8 { 4 } else { 7 }),
-        (false, _) => (!are_aligned).then_some(12),
+        (_, 1) => Some(13),
+        (true, _) => Some(if types.bytes < 8 { 13 } else { 8 }),
+        (false, 2) => Some(if types.bytes < 8 { 6 } else { 13 }),
+        (false, _) => (!are_aligned).then_some(24),
     }
 }
 
 /// Returns whether the kernel of spans folds segments faster than the kernel for [few](Needs::of_few) segments does. They have
-/// `lines` whole lines on average. If they were not few, the kernel of spans would be used from `least` lines on. The kernel for few
+/// `lines` whole lines on average. If they were not few, the kernel of spans would be used from half of `least` lines on. The kernel for few
 /// segments has a block for each chunk that there may be; `are_many_blocks` says that the GPU does not hold all of these at a time.
 /// Measured on an H200, µs:
 ///
@@ -467,7 +534,7 @@ fn are_few_spans(
             is_light && (are_aligned || are_one_load) || are_many_blocks && types.words <= 2
         }
         // A segment of 9 to 32 lines has a chunk for each.
-        SINGLE_ROWS..32 => lines >= least && count >= if is_light { 32 } else { 64 },
+        SINGLE_ROWS..32 => 2 * lines >= least && count >= if is_light { 32 } else { 64 },
         _ => false,
     }
 }

@@ -1,8 +1,8 @@
 //! Many reductions at once: each segment and row has the bits of reducing its slice alone, on every device.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, NanVar, NormL2, Op,
-    Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
+    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, MinMax, NanVar,
+    NormL2, Op, Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, is_taken, longest, samples};
 
@@ -262,6 +262,23 @@ fn many_long_rows() {
     check::<Max, f32>(&[1_477, 1_024, 3_001, 9_001]);
     check::<Sum, i32>(&[1_024, 1_477, 3_001, 4_096, 9_217]);
     check::<Sum, u8>(&[2_053, 2_064, 5_008, 8_191, 8_192, 20_000, 65_536]);
+}
+
+/// Rows of which warps fold parts: too few for a row a warp, or narrow ones of three rows of the plan.
+#[test]
+fn rows_in_parts() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
+        check_many::<O, T>(lengths, |_| 140, 0);
+    }
+    check::<ArgMax, f32>(&[9_217, 9_220, 20_001, 40_000, 70_001, 262_144, 300_001]);
+    check::<ArgMin, f64>(&[4_609, 20_000, 20_001, 70_001]);
+    check::<ArgMax, f16>(&[18_433, 70_001, 150_001]);
+    check::<MinMax, f64>(&[4_610, 40_000, 150_001]);
+    check::<Max, f16>(&[18_435, 70_001]);
+    check::<MinMax, f16>(&[18_439, 70_001]);
+    check::<Sum, u8>(&[36_867, 70_001, 150_001]);
+    check_many::<Sum, f16>(&[4_099, 5_001], |len| if len == 4_099 { 300 } else { 8_500 }, 0);
+    check_many::<Var, f16>(&[18_433, 20_001], |len| if len == 18_433 { 70 } else { 2_200 }, 0);
 }
 
 /// So many short rows that blocks fold them, a row by each group of warps: aligned and not.
