@@ -106,8 +106,7 @@ impl Needs {
         let average = len.checked_div(count)?;
         // The host does not know the offsets: a guess that is right if all segments have one length.
         let are_aligned = average * count == len && average.is_multiple_of(types.width as u64);
-        // In halves of lines.
-        let least = least_lines_of_spans(types, are_aligned)?;
+        let least = least_halves_of_spans(types, are_aligned)?;
         let are_short = len <= SHORT_SPAN * row * count;
         let are_faster = match few.and_then(|few| few.blocks) {
             Some((_, grid)) => {
@@ -202,8 +201,8 @@ impl Needs {
         let cut = Cut { block, weight, ..Cut::NONE };
         // Short segments wait for their offsets and then for their items, in as many blocks as fit.
         let resident = match types.words {
-            1 if len <= 2 * row * count => 2048,
-            2 if len <= 2 * row * count => 1536,
+            1 if len <= SHORT_SPAN * row * count => 2048,
+            2 if len <= SHORT_SPAN * row * count => 1536,
             _ => block.max(1024),
         };
         let grid = Grid { blocks: blocks as u32, block, resident };
@@ -314,6 +313,7 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
     let Rows { count, length, is_aligned } = rows;
     let plan = types.plan_on_a_device(length, block);
     let lines = plan.chunk.min(length).div_ceil(plan.row);
+    // Unaligned narrow items are loaded by words.
     let needs_words = types.bytes < 4 && !is_aligned;
     if count < gpu.multiprocessors.into() {
         return false;
@@ -387,7 +387,7 @@ const MOST_RESIDENT: u32 = 2048;
 /// Bytes of rows from which on short ones are lines of blocks.
 const SHORT_LINES: u64 = 8 << 20;
 
-/// Lines of segments that the kernel of [`spans`] folds by code for short ones.
+/// Lines of segments that the kernels of [`spans`] and of [`chunks`] fold by code for short ones.
 const SHORT_SPAN: u64 = 2;
 
 /// The least lines of a span. If segments have more than `MANY_LINES` on average, all spans have `LEAST_SPAN` lines.
@@ -444,7 +444,7 @@ const MOST_BLOCKS: u64 = i32::MAX as u64;
 fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u64, block: u32) -> u32 {
     let bytes = types.bytes;
     let threads = match (family == Family::Lines, types.is_exact, types.words) {
-        // Three of four slots have lines, so that fewer loads are in flight.
+        // Three of a thread's four loads have a line. More threads make up for the fourth.
         (true, _, 1) | (true, true, 2) if bytes >= 4 && lines == 3 => 2048,
         (true, true, ..=2) if bytes >= 8 => 2048,
         (true, true, 1) if bytes >= 4 && is_aligned => 1536,
@@ -465,7 +465,7 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u
         (false, true, 3 | 4) => 1280,
         (false, false, 1) if !is_aligned && bytes < 4 => 1280,
         (false, false, 1) if !is_aligned => 1536,
-        // A whole tile and one line: few loads are in flight for the line.
+        // A tile, then a line alone. More threads make up for its single load.
         (false, _, ..=2) if bytes >= 4 && lines == 5 => 1536,
         (false, false, 2) if bytes != 4 => 1536,
         (false, false, 2) => 1280,
@@ -477,8 +477,8 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u
     (threads / block * block).max(block)
 }
 
-/// Returns how many lines segments between offsets must have on average for blocks to fold them faster than warps, if ever they do:
-/// twice their number. Measured on an H200 with 2^28 bytes, µs:
+/// Returns how many halves of a line segments between offsets must have on average for blocks to fold them faster than warps, if ever
+/// they do. Measured on an H200 with 2^28 bytes, µs:
 ///
 /// | segments | by warps | by blocks |
 /// | --- | --- | --- |
@@ -491,7 +491,7 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u
 /// | norms of 6,001 `f32` | 165 | 99 |
 /// | variances of 8,192 `f32` | 76 | 107 |
 /// | variances of 16,385 `f32` | 160 | 125 |
-fn least_lines_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
+fn least_halves_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
     if !spans::has_spans(types.folds_several, types.is_exact, types.words, types.bytes) {
         return None;
     }
@@ -504,8 +504,9 @@ fn least_lines_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
 }
 
 /// Returns whether the kernel of spans folds segments faster than the kernel for [few](Needs::of_few) segments does. They have
-/// `lines` whole lines on average. If they were not few, the kernel of spans would be used from half of `least` lines on. The kernel for few
-/// segments has a block for each chunk that there may be; `are_many_blocks` says that the GPU does not hold all of these at a time.
+/// `lines` whole lines on average. If they were not few, the kernel of spans would be used from `least` half lines on. The kernel
+/// for few segments has a block for each chunk that there may be; `are_many_blocks` says that the GPU does not hold all of these at a
+/// time.
 /// Measured on an H200, µs:
 ///
 /// | segments | a block for each chunk | for each span |
