@@ -227,7 +227,7 @@ impl Needs {
             return None;
         }
         let plan = types.plan_on_a_device(length, block);
-        let lines = plan.chunk.min(length).div_ceil(plan.row);
+        let lines = lines_of_chunk(&plan);
         if types.words > LARGE && lines < 3 {
             return None;
         }
@@ -278,19 +278,19 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
     }
     let plan = types.plan_on_a_device(length, block);
     let lines = length.div_ceil(plan.row);
-    let of_chunk = plan.chunk.min(length).div_ceil(plan.row);
     if block < 128
         || length > few_rows(block) * plan.row
         || count < LEAST_ROWS * u64::from(gpu.multiprocessors)
     {
         return false;
     }
-    let is_narrow = types.bytes < 4;
     match (types.is_exact, types.words) {
-        (true, ..=2) if is_aligned => plan.chunks > 1 && !is_narrow,
+        (true, ..=2) if is_aligned => plan.chunks > 1 && types.bytes >= 4,
         (true, ..=2) => plan.chunks > 1 || lines < if types.bytes < 8 { 3 } else { 2 },
         (true, _) => true,
-        (false, _) => (of_chunk == 1 || lines == 3) && !are_uneven(gpu, types, rows, block),
+        (false, _) => {
+            (lines_of_chunk(&plan) == 1 || lines == 3) && !are_uneven(gpu, types, rows, block, &plan)
+        }
     }
 }
 
@@ -312,7 +312,7 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
 fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
     let Rows { count, length, is_aligned } = rows;
     let plan = types.plan_on_a_device(length, block);
-    let lines = plan.chunk.min(length).div_ceil(plan.row);
+    let lines = lines_of_chunk(&plan);
     // Unaligned narrow items are loaded by words.
     let needs_words = types.bytes < 4 && !is_aligned;
     if count < gpu.multiprocessors.into() {
@@ -325,21 +325,25 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
             let are_many = count >= 4 * LEAST_ROWS * u64::from(gpu.multiprocessors);
             plan.chunks == 1 && lines == 3 && needs_words && are_many
         }
-        (false, _) => are_uneven(gpu, types, rows, block),
+        (false, _) => are_uneven(gpu, types, rows, block, &plan),
         _ => false,
     }
 }
 
 /// Returns whether rows have a chunk for each line, and more than a quarter of the warps would be idle if each warp folded whole rows:
 /// `var` of 3,355 rows of 20,000 `f32` takes 100 µs by whole rows on an H200, 82 by parts.
-fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
-    let plan = types.plan_on_a_device(rows.length, block);
+fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32, plan: &Plan) -> bool {
     let warps = u64::from(gpu.multiprocessors * resident_blocks(types, Some(rows), block) * WARPS);
     let busy = rows.count.div_ceil(rows.count.div_ceil(warps).max(1));
     // Parts of unaligned `var` are slower: of 20,001 `f32` 150 µs by whole rows, 165 by parts.
     let is_fast = rows.is_aligned || types.bytes < 4;
     let are_many = rows.count >= LEAST_ROWS * u64::from(gpu.multiprocessors);
     plan.chunks > 1 && plan.chunk == plan.row && are_many && is_fast && 4 * busy < 3 * warps
+}
+
+/// Returns the lines of a plan's first chunk.
+fn lines_of_chunk(plan: &Plan) -> u64 {
+    plan.chunk.min(plan.len).div_ceil(plan.row)
 }
 
 /// Returns whether short rows are lines of blocks, not rows of warps: if there are many, a row has more leaves than a warp has
@@ -506,8 +510,7 @@ fn least_halves_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
 /// Returns whether the kernel of spans folds segments faster than the kernel for [few](Needs::of_few) segments does. They have
 /// `lines` whole lines on average. If they were not few, the kernel of spans would be used from `least` half lines on. The kernel
 /// for few segments has a block for each chunk that there may be; `are_many_blocks` says that the GPU does not hold all of these at a
-/// time.
-/// Measured on an H200, µs:
+/// time. Measured on an H200, µs:
 ///
 /// | segments | a block for each chunk | for each span |
 /// | --- | --- | --- |

@@ -264,7 +264,8 @@ fn many_long_rows() {
     check::<Sum, u8>(&[2_053, 2_064, 5_008, 8_191, 8_192, 20_000, 65_536]);
 }
 
-/// Rows of which warps fold parts: too few for a row a warp, or narrow ones of three rows of the plan.
+/// Rows of which warps fold parts: too few for a row a warp; narrow ones of three rows of the plan; and so many that a quarter of the
+/// warps would have none. The emulator runs the last two kinds with fewer rows, of which warps do not fold parts.
 #[test]
 fn rows_in_parts() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
