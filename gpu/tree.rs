@@ -218,10 +218,14 @@ pub(crate) unsafe fn fold_slots<O: Op<I>, I: Copy + 'static>(
 pub(crate) const LEVELS: usize = 14;
 
 /// A tree of accumulators that come one after another. Missing leaves are the identity. An exact operator has
-/// one accumulator instead.
+/// one accumulator instead. Registers hold what waits at the lowest `levels`, at most two, memory the rest.
 pub(crate) struct Pairwise<'a, A> {
+    /// As `waiting`, of the lowest levels, which stay in registers.
+    low: [A; 2],
+    /// How many these are: a constant.
+    levels: usize,
     /// Element k is a complete subtree of 2^k leaves that waits for its neighbour. It is initialised if bit k
-    /// of `leaves` is 1.
+    /// of `leaves` is 1. It lies in memory, because it is indexed.
     waiting: &'a mut Waiting<A>,
     leaves: u32,
     all: A,
@@ -234,8 +238,9 @@ impl<'a, A: Copy> Pairwise<'a, A> {
     pub(crate) fn new<O: Op<I, Accumulator = A>, I: Copy + 'static>(
         op: &O,
         waiting: &'a mut Waiting<A>,
+        levels: usize,
     ) -> Self {
-        Self { waiting, leaves: 0, all: op.identity() }
+        Self { low: [op.identity(); 2], levels, waiting, leaves: 0, all: op.identity() }
     }
 
     #[inline(always)]
@@ -244,18 +249,33 @@ impl<'a, A: Copy> Pairwise<'a, A> {
             self.all = op.combine(self.all, tree);
             return;
         }
-        let mut level = 0;
+        let leaves = self.leaves;
+        self.leaves += 1;
+        if self.levels > 0 {
+            if leaves & 1 == 0 {
+                self.low[0] = tree;
+                return;
+            }
+            tree = op.combine(self.low[0], tree);
+        }
+        if self.levels > 1 {
+            if leaves & 2 == 0 {
+                self.low[1] = tree;
+                return;
+            }
+            tree = op.combine(self.low[1], tree);
+        }
+        let mut level = self.levels;
         // SAFETY: bit `level` of `leaves` says that the subtree is there; there are fewer than 2^LEVELS
         // leaves.
         unsafe {
-            while self.leaves >> level & 1 == 1 {
+            while leaves >> level & 1 == 1 {
                 intrinsics::no_unroll();
                 tree = op.combine(self.waiting.get_unchecked(level).assume_init(), tree);
                 level += 1;
             }
             self.waiting.get_unchecked_mut(level).write(tree);
         }
-        self.leaves += 1;
     }
 
     #[inline(always)]
@@ -265,6 +285,13 @@ impl<'a, A: Copy> Pairwise<'a, A> {
             return all;
         }
         let mut leaves = self.leaves;
+        if self.levels > 0 && leaves & 1 == 1 {
+            all = op.combine(self.low[0], all);
+        }
+        if self.levels > 1 && leaves & 2 == 2 {
+            all = op.combine(self.low[1], all);
+        }
+        leaves = leaves >> self.levels << self.levels;
         while leaves > 0 {
             intrinsics::no_unroll();
             // SAFETY: that bit of `leaves` says that the subtree is there.

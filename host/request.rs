@@ -99,17 +99,25 @@ impl Types {
         let many = if is_short { 1 << 14 } else { 1 << 16 };
         let is_of_line = (is_short || is_in_turn) && columns.count / of_line as u64 >= many;
         let divides = |beside: usize| columns.inner.is_multiple_of(beside as u64);
-        // Blocks for nine to sixteen pairs of columns take longer than those for as many columns twice.
-        let is_slower = of_word == 2 && (17..=32).contains(&columns.count);
+        let is_of_word = if columns::is_pair(self.bytes) {
+            columns.reduced <= self.width as u64 * u64::from(block)
+                && columns.count >= 1 << 16
+                && alignment >= 8
+        } else {
+            // Blocks for nine to sixteen pairs of columns take longer than those for as many columns twice.
+            let is_slower = of_word == 2 && (17..=32).contains(&columns.count);
+            alignment >= 4 && !is_slower
+        };
         let beside = if is_of_line && alignment >= 16 && divides(of_line) {
             of_line
-        } else if alignment >= 4 && divides(of_word) && !is_slower {
+        } else if is_of_word && divides(of_word) {
             of_word
         } else {
             1
         };
         let of_threads = [self.width, beside, beside * self.bytes, beside * self.words];
-        columns::Cut::new(columns, of_threads, block, self.is_exact)
+        let is_of_block = beside > 1 && !is_in_turn && (beside != of_word || columns::is_pair(self.bytes));
+        columns::Cut::new(columns, of_threads, block, self.is_exact, is_of_block)
     }
 
     /// Returns the types of the search for runs of keys: a constant.

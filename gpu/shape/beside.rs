@@ -21,9 +21,16 @@ const fn columns<O: Op<P::Item>, P: Input>(bytes: usize, most: usize) -> usize {
     columns
 }
 
-/// Returns how many neighbouring columns a thread folds if items lie at multiples of 4 bytes.
+/// Returns how many neighbouring columns a thread folds if items lie at multiples of as many bytes as it loads at once: those
+/// of 4 bytes, or [pairs](is_pair).
 pub const fn of_word<O: Op<P::Item>, P: Input>() -> usize {
-    columns::<O, P>(4, if O::EXACT { 32 } else { 8 })
+    columns::<O, P>(if is_pair(P::BYTES) { 8 } else { 4 }, if O::EXACT { 32 } else { 8 })
+}
+
+/// Returns whether items have so many `bytes` that a thread loads pairs of them, of columns that are many and have at most a
+/// row of items.
+pub const fn is_pair(bytes: usize) -> bool {
+    bytes == 4
 }
 
 /// Returns how many neighbouring columns a thread folds if items lie at multiples of 16 bytes and columns are short.

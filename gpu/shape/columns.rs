@@ -13,7 +13,8 @@
 //!
 //! - Neighbouring columns lie side by side, so that a warp's loads are neighbours.
 //! - Where alignment allows it, a thread folds several neighbouring columns ([`beside`]): it loads narrow items as words
-//!   of 4 bytes, and the items of short columns as 16 bytes. "A column" in this file may be several of them.
+//!   of 4 bytes, items of 4 bytes in pairs if the columns are many and have a row at most, and the items of short columns as
+//!   16 bytes. "A column" in this file may be several of them.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
 //! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Then
@@ -23,6 +24,7 @@
 //! How [`Cut`] cuts the work into panels and parts does not change the bits. A launch has blocks of
 //! [`Cut::block`] threads.
 
+pub use super::beside::is_pair;
 use super::beside::{self, Each, Words};
 use super::{self as shape, Shape};
 use crate::agent::{self, Agent};
@@ -118,6 +120,7 @@ impl Cut {
         [width, beside, bytes, words]: [usize; 4],
         block: u32,
         is_exact: bool,
+        is_of_block: bool,
     ) -> Self {
         let Columns { count, reduced, inner } = columns.of_threads(beside as u64);
         let plan = Plan::on_a_device(reduced, width, block, is_exact);
@@ -126,14 +129,24 @@ impl Cut {
         let mut leaves = log(reduced.clamp(1, plan.row));
         let most = most_at_once(4 * words).ilog2();
         let mut widest = log((LINE / bytes.max(1)).max(32) as u64).min(most);
-        while widest < most && leaves + widest < LEAVES.ilog2() + most && count >> widest > BLOCKS {
+        // Of the threads of a column, all but the last have LEAVES leaves. The registers of one that has few are idle.
+        let is_uneven = reduced <= plan.row
+            && 3 * reduced.next_multiple_of(LEAVES.into()) > 4 * reduced
+            && count >> most > BLOCKS / 2 * 3;
+        while widest < most
+            && (is_uneven || leaves + widest < LEAVES.ilog2() + most)
+            && count >> widest > BLOCKS
+        {
             widest += 1;
         }
         let panels = count.div_ceil(1 << widest);
         // Panels of a power of two begin at boundaries of memory. Others leave no lanes idle.
         let is_mostly_full = 7 * u128::from(count) > 6 * (u128::from(panels) << widest);
         let panel = if is_mostly_full { 1 << widest } else { count.div_ceil(panels) as u32 };
-        let threads = ((1 << most) / panel).ilog2().min(leaves);
+        // Leaves of one item are loaded 16 at a time, unless the order does not matter.
+        let is_one_by_one = is_exact || words > 2 * beside;
+        let least = if is_one_by_one || reduced > plan.row { 0 } else { 4 };
+        let threads = ((1 << most) / panel).ilog2().min(leaves.saturating_sub(least));
         leaves -= threads;
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
         let mut parts = 0;
@@ -145,9 +158,10 @@ impl Cut {
             _ => 1,
         };
         let is_few = panel <= FEW && rows >= 16;
-        let least = if threads <= half { 0 } else { half + u32::from(!is_few) };
-        while parts < PARTIALS.ilog2()
-            && leaves > least
+        let least_left = if threads <= half { 0 } else { half + u32::from(!is_few) };
+        while !is_of_block
+            && parts < PARTIALS.ilog2()
+            && leaves > least_left
             && ((panels * u64::from(plan.chunks)) << parts < BLOCKS || is_few)
             && rows << leaves > ITEMS
         {
@@ -231,6 +245,21 @@ const fn is_side_by_side<O: Op<I>, I: Copy + 'static>() -> bool {
     O::EXACT || size_of::<O::Accumulator>() <= 8 * agent::columns::<O, I>()
 }
 
+/// Returns whether columns that are folded with this LOADS have a row of items at most, and a block folds all of a column.
+const fn is_of_block<O: Op<I>, I: Copy + 'static, const LOADS: usize>() -> bool {
+    LOADS == 0 && is_side_by_side::<O, I>()
+}
+
+/// Returns how many levels of its tree a thread has registers for, if accumulators have `bytes` bytes and `loads` of them are
+/// folded side by side.
+const fn levels_in_registers(bytes: usize, loads: usize) -> usize {
+    match bytes {
+        0..=16 if bytes * loads <= 64 => 2,
+        0..=32 => 1,
+        _ => 0,
+    }
+}
+
 /// Returns the items that a thread has in flight.
 pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
     let least = match size_of::<I>() {
@@ -254,7 +283,7 @@ pub const fn beside<O: Op<P::Item>, P: Input>() -> [usize; 2] {
 ///
 /// The launch has [`Cut::blocks`] blocks of [`Cut::block`] threads. The pointers are valid as [`Arguments`] says, and
 /// nothing else accesses what they point to meanwhile. If `cut.beside` is not 1, it is one of [`beside`], which divides
-/// `columns.inner`, and all arrays lie at multiples of 4 bytes, or of 16.
+/// `columns.inner`, and all arrays lie at multiples of 4 bytes, of 8 for [pairs](is_pair), or of 16.
 #[inline(always)]
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -265,16 +294,18 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
                 && arguments.cut.beside == $columns
             {
                 // SAFETY: as the caller vouches.
-                return unsafe { reduce_beside::<O, P, 0, 4, $columns>(arguments) };
+                return unsafe { reduce_beside::<O, P, 0, 4, 4, $columns>(arguments) };
             }
             if const { beside::of_word::<O, P>() == $columns } && arguments.cut.beside == $columns {
                 // SAFETY: as the caller vouches.
                 return unsafe {
-                    if O::EXACT {
-                        reduce_beside::<O, P, LOADS, LOADS, $columns>(arguments);
+                    if const { is_pair(P::BYTES) } {
+                        reduce_beside::<O, P, 0, 8, 16, $columns>(arguments);
+                    } else if O::EXACT {
+                        reduce_beside::<O, P, LOADS, LOADS, LOADS, $columns>(arguments);
                     } else {
-                        // With 16 loads, the accumulators of several columns do not stay in registers.
-                        reduce_beside::<O, P, LOADS, 8, $columns>(arguments);
+                        // Leaves of several items keep an accumulator for each load: 16 do not stay in registers.
+                        reduce_beside::<O, P, LOADS, 8, 16, $columns>(arguments);
                     }
                 };
             }
@@ -282,7 +313,13 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     }
     beside! { 2 4 8 16 }
     // SAFETY: as the caller vouches.
-    unsafe { reduce_each::<O, P, LOADS, LOADS>(arguments) }
+    unsafe {
+        if const { P::BYTES <= 8 } {
+            reduce_each::<O, P, LOADS, LOADS, 16>(arguments);
+        } else {
+            reduce_each::<O, P, LOADS, LOADS, LOADS>(arguments);
+        }
+    }
 }
 
 /// Reduces V neighbouring columns as one.
@@ -291,7 +328,14 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
 ///
 /// As for [`reduce_columns`]; V is `cut.beside`.
 #[inline(always)]
-unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: usize, const V: usize>(
+unsafe fn reduce_beside<
+    O: Op<P::Item>,
+    P: Input,
+    const LOADS: usize,
+    const MANY: usize,
+    const OF_ROW: usize,
+    const V: usize,
+>(
     Arguments { input, shape, cut, results, default, op }: Arguments<P, O, O::Output>,
 ) {
     let arguments = Arguments {
@@ -303,23 +347,30 @@ unsafe fn reduce_beside<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY
         op: Each::new(op, default),
     };
     // SAFETY: as the caller vouches.
-    unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, MANY>(arguments) }
+    unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, MANY, OF_ROW>(arguments) }
 }
 
-/// Reduces each column. A thread has LOADS items in flight if there are few columns, MANY if there are many. If LOADS
-/// is 0, there are never few.
+/// Reduces each column. A thread has LOADS items in flight if there are few columns; if there are many, OF_ROW if their leaves
+/// have one item each, MANY if they have more. If LOADS is 0, there are many columns, and those whose leaves are folded side by
+/// side are [of one block](is_of_block).
 ///
 /// # Safety
 ///
 /// As for [`reduce_columns`]; a thread has one column.
 #[inline(always)]
-unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: usize>(
+unsafe fn reduce_each<
+    O: Op<P::Item>,
+    P: Input,
+    const LOADS: usize,
+    const MANY: usize,
+    const OF_ROW: usize,
+>(
     arguments: Arguments<P, O, O::Output>,
 ) {
     let Arguments { input, shape: columns, cut, results, default, op } = arguments;
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
     let (mut panel, mut unit) = (block, 0);
-    if cut.chunks << cut.parts > 1 {
+    if const { !is_of_block::<O, P::Item, LOADS>() } && cut.chunks << cut.parts > 1 {
         // SAFETY: there is at least one column, so at least one panel.
         unsafe { assert_unchecked(cut.panels > 0) };
         (panel, unit) = (block % cut.panels, block / cut.panels);
@@ -353,9 +404,10 @@ unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: 
         panel: cut.panel,
     };
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
-    let mut tree = Pairwise::new(&op, &mut waiting);
+    let levels = const { levels_in_registers(size_of::<O::Accumulator>(), LOADS) };
+    let mut tree = Pairwise::new(&op, &mut waiting, levels);
     // SAFETY: the thread's leaves lie in the column.
-    unsafe { chunk_of_column.fold::<O, LOADS, MANY>(&op, &mut tree) };
+    unsafe { chunk_of_column.fold::<O, LOADS, MANY, OF_ROW>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
     let slots = u64::from(panel) * u64::from(cut.chunks << cut.parts) * words as u64 * u64::from(cut.panel);
@@ -370,7 +422,13 @@ unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: 
     } else {
         ALL
     };
-    let mut stage = if cut.parts > 0 { PARTS } else { chunks };
+    let mut stage = if const { is_of_block::<O, P::Item, LOADS>() } {
+        ALL
+    } else if cut.parts > 0 {
+        PARTS
+    } else {
+        chunks
+    };
     let all = loop {
         intrinsics::no_unroll();
         // SAFETY: every thread of the block is here.
@@ -421,7 +479,7 @@ unsafe fn reduce_each<O: Op<P::Item>, P: Input, const LOADS: usize, const MANY: 
         if unsafe { is_last.read(0) } == 0 {
             return;
         }
-        tree = Pairwise::new(&op, &mut waiting);
+        tree = Pairwise::new(&op, &mut waiting, levels);
         if is_there {
             let partial = |index| slot::unpack(|word| slot(index, word).load(Ordering::Relaxed));
             if stage == CHUNKS && !O::EXACT {
@@ -491,7 +549,7 @@ impl<P: Input> Chunk<P> {
     ///
     /// The chunk's items are valid.
     #[inline(always)]
-    unsafe fn fold<O: Op<P::Item>, const LOADS: usize, const MANY: usize>(
+    unsafe fn fold<O: Op<P::Item>, const LOADS: usize, const MANY: usize, const OF_ROW: usize>(
         &self,
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
@@ -510,6 +568,10 @@ impl<P: Input> Chunk<P> {
                     && self.count >= LOADS as u32 / 2
                 {
                     self.fold_together::<O, LOADS>(op, tree);
+                } else if const { !O::EXACT }
+                    && (const { is_of_block::<O, P::Item, LOADS>() } || self.items <= self.row)
+                {
+                    self.fold_row::<O, OF_ROW>(op, tree);
                 } else {
                     self.fold_side_by_side::<O, MANY>(op, tree);
                 }
@@ -542,8 +604,8 @@ impl<P: Input> Chunk<P> {
                 let mut at = self.at.offset(item as usize * self.stride);
                 // SAFETY: `left` items are left.
                 unsafe {
-                    let mut items = [P::zeroed(); LOADS];
                     if left >= LOADS as u32 {
+                        let mut items = [P::zeroed(); LOADS];
                         for item in &mut items {
                             *item = at.read();
                             at = at.offset(self.stride);
@@ -556,18 +618,7 @@ impl<P: Input> Chunk<P> {
                             at = at.offset(self.stride);
                         }
                     } else {
-                        // Past the end, reads the last item again and does not use it: a branch for each load
-                        // would delay the loads.
-                        for (load, item) in (1..).zip(&mut items) {
-                            *item = at.read();
-                            at = at.offset(if load < left { self.stride } else { 0 });
-                        }
-                        unrolled::<LOADS>(|load| {
-                            if (load as u32) < left {
-                                let item = op.lift(items[load], index + load as u64);
-                                all[load] = op.combine(all[load], item);
-                            }
-                        });
+                        self.fold_rest(op, &mut all, (at, left), index);
                     }
                 }
                 item += self.row;
@@ -576,6 +627,70 @@ impl<P: Input> Chunk<P> {
             tree.push(op, all);
             leaf += LOADS as u32;
         }
+    }
+
+    /// Folds LOADS leaves of one item each at a time.
+    ///
+    /// # Safety
+    ///
+    /// The chunk's items are valid, and at most a row.
+    #[inline(always)]
+    unsafe fn fold_row<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        let [mut leaf, end] = self.leaves;
+        let mut at = self.at.offset(leaf as usize * self.stride);
+        while leaf < end {
+            intrinsics::no_unroll();
+            let left = end - leaf;
+            let index = self.index + u64::from(leaf);
+            let mut all = [op.identity(); LOADS];
+            // SAFETY: `left` items are left.
+            unsafe {
+                if left >= LOADS as u32 {
+                    let mut items = [P::zeroed(); LOADS];
+                    for item in &mut items {
+                        *item = at.read();
+                        at = at.offset(self.stride);
+                    }
+                    O::agent().fold_load(op, &mut all, items, index);
+                } else {
+                    self.fold_rest(op, &mut all, (at, left), index);
+                }
+            }
+            tree.push(op, fold_thread::<O, P::Item, LOADS>(op, all));
+            leaf += LOADS as u32;
+        }
+    }
+
+    /// Folds the `left` items at `at`, at least one, each into the accumulator of its leaf. Where fewer than LOADS are left, it
+    /// reads the last one again and does not use it: a branch for each load would delay the loads.
+    ///
+    /// # Safety
+    ///
+    /// The items are valid.
+    #[inline(always)]
+    unsafe fn fold_rest<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        all: &mut [O::Accumulator; LOADS],
+        (mut at, left): (P, u32),
+        index: u64,
+    ) {
+        let mut items = [P::zeroed(); LOADS];
+        for (load, item) in (1..).zip(&mut items) {
+            // SAFETY: as the caller vouches.
+            *item = unsafe { at.read() };
+            at = at.offset(if load < left { self.stride } else { 0 });
+        }
+        unrolled::<LOADS>(|load| {
+            if (load as u32) < left {
+                let item = op.lift(items[load], index + load as u64);
+                all[load] = op.combine(all[load], item);
+            }
+        });
     }
 
     /// Folds half of LOADS leaves at a time of every thread of the column together: a load of neighbouring threads is of

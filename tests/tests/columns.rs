@@ -2,8 +2,8 @@
 //! device.
 
 use gpu_reduce::{
-    ArgMax, Buffer, Dot, Error, Item, LogSumExp, Max, Mean, Min, Moments, Op, Plan, Prod, Reduce, Segments,
-    Sum, Var, f16, width,
+    ArgMax, Block, Buffer, Dot, Error, Item, LogSumExp, Max, Mean, Min, Moments, NormL2, Op, Plan, Prod,
+    Reduce, Segments, Sum, Threads, Var, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, hash, is_taken, samples};
 
@@ -107,6 +107,61 @@ checks! {
     prod: Prod, f32;
     logsumexp: LogSumExp, f32;
     moments: Moments, f32;
+}
+
+/// Compares columns that are so many that neighbouring ones are folded as one, in arrays that begin at each of the first items, with
+/// those of the CPU. The emulator runs the shapes of few items, each from one first item on.
+fn check_many<O: Op<T, Output: Item> + Default, T: Sample>(shapes: &[[usize; 3]])
+where
+    Threads<64>: Block,
+{
+    const FEW: usize = 3_000_000;
+    for device in devices().into_iter().skip(1) {
+        let len = |shape: &[usize; 3]| shape.iter().product::<usize>();
+        let taken = || shapes.iter().filter(|shape| !device.is_emulator() || len(shape) <= FEW);
+        let host = samples(taken().map(len).max().unwrap_or(0) + 2, T::any);
+        let x = device.upload(&host).unwrap();
+        for (index, shape) in taken().enumerate() {
+            let is_each = !device.is_emulator() && len(shape) <= FEW;
+            for start in if is_each { 0..3 } else { index % 3..index % 3 + 1 } {
+                let items = start..start + len(shape);
+                let columns = host[items.clone()].reshape(shape).unwrap();
+                let expected = columns.axis(1).unwrap().by(O::default()).block::<64>().run().unwrap();
+                let x = x.slice(items).unwrap();
+                let got = x.reshape(shape).unwrap().axis(1).unwrap().by(O::default()).block::<64>().run();
+                let text = |results: Buffer<O::Output>| {
+                    results.to_vec().unwrap().iter().map(|result| format!("{result:?}")).collect::<Vec<_>>()
+                };
+                let (got, expected) = (text(got.unwrap()), text(expected));
+                let wrong = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+                assert_eq!(wrong, None, "{} of {}, {shape:?} from {start} on, {device}", O::NAME, T::NAME);
+            }
+        }
+    }
+}
+
+/// A row of `f32` has 256 items here, one of `f16` 512. In the last two shapes the last thread of a column would have few items.
+#[test]
+fn many_columns() {
+    const SHAPES: [[usize; 3]; 10] = [
+        [1, 25, 65_536],
+        [2, 26, 33_000],
+        [1, 31, 70_002],
+        [1, 40, 65_537],
+        [3, 2, 150_000],
+        [1, 100, 65_536],
+        [1, 256, 65_600],
+        [1, 257, 65_600],
+        [1, 67, 500_000],
+        [1, 134, 400_001],
+    ];
+    check_many::<Sum, f32>(&SHAPES);
+    check_many::<Sum, i32>(&SHAPES);
+    check_many::<Max, f32>(&SHAPES);
+    check_many::<Mean, f16>(&SHAPES);
+    check_many::<Var, f32>(&SHAPES);
+    check_many::<NormL2, f64>(&SHAPES);
+    check_many::<ArgMax, f32>(&SHAPES);
 }
 
 fn check_pairs<T: Sample>()
