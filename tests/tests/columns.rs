@@ -5,7 +5,7 @@ use gpu_reduce::{
     ArgMax, Block, Buffer, Dot, Error, Item, LogSumExp, Max, Mean, Min, Moments, NormL2, Op, Plan, Prod,
     Reduce, Segments, Sum, Threads, Var, f16, width,
 };
-use support::{Sample, checks, devices, for_each_block, hash, is_taken, samples};
+use support::{Sample, checks, devices, for_each_block, hash, is_of_part, is_taken, samples};
 
 /// The items of column `index`, in order.
 fn column<T: Copy>(items: &[T], [_, reduced, inner]: [usize; 3], index: usize) -> Vec<T> {
@@ -110,7 +110,7 @@ checks! {
 }
 
 /// Compares columns that are so many that neighbouring ones are folded as one, in arrays that begin at each of the first items, with
-/// those of the CPU. The emulator runs the shapes of few items, each from one first item on.
+/// those of the CPU. The emulator runs those of few items, each from one first item on.
 fn check_many<O: Op<T, Output: Item> + Default, T: Sample>(shapes: &[[usize; 3]])
 where
     Threads<64>: Block,
@@ -122,6 +122,9 @@ where
         let host = samples(taken().map(len).max().unwrap_or(0) + 2, T::any);
         let x = device.upload(&host).unwrap();
         for (index, shape) in taken().enumerate() {
+            if !is_of_part(index + O::NAME.len() + size_of::<T>()) {
+                continue;
+            }
             let is_each = !device.is_emulator() && len(shape) <= FEW;
             for start in if is_each { 0..3 } else { index % 3..index % 3 + 1 } {
                 let items = start..start + len(shape);
