@@ -27,8 +27,8 @@ pub const fn of_word<O: Op<P::Item>, P: Input>() -> usize {
     columns::<O, P>(if is_pair(P::BYTES) { 8 } else { 4 }, if O::EXACT { 32 } else { 8 })
 }
 
-/// Returns whether items have so many `bytes` that a thread loads pairs of them, of columns that are many and have at most a
-/// row of items.
+/// Returns whether a thread loads two neighbouring items of `bytes` bytes at once, where there are many columns and each has
+/// at most a row of items.
 pub const fn is_pair(bytes: usize) -> bool {
     bytes == 4
 }

@@ -109,8 +109,8 @@ checks! {
     moments: Moments, f32;
 }
 
-/// Compares columns that are so many that neighbouring ones are folded as one, in arrays that begin at each of the first items, with
-/// those of the CPU. The emulator runs those of few items, each from one first item on.
+/// Compares the results of each shape with the CPU's, for arrays that begin at item 0, 1 or 2 of a buffer. The emulator runs the
+/// small shapes only, and each from one of these items.
 fn check_many<O: Op<T, Output: Item> + Default, T: Sample>(shapes: &[[usize; 3]])
 where
     Threads<64>: Block,
@@ -143,7 +143,8 @@ where
     }
 }
 
-/// A row of `f32` has 256 items here, one of `f16` 512. In the last two shapes the last thread of a column would have few items.
+/// Shapes of which a thread may fold several neighbouring columns. A row of `f32` has 256 items here, one of `f16` 512. In the last
+/// two shapes, a thread folds all of a column, because the last of several would have few items.
 #[test]
 fn many_columns() {
     const SHAPES: [[usize; 3]; 10] = [

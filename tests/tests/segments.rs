@@ -264,8 +264,9 @@ fn many_long_rows() {
     check::<Sum, u8>(&[2_053, 2_064, 5_008, 8_191, 8_192, 20_000, 65_536]);
 }
 
-/// Rows of which warps fold parts: too few for a row a warp; narrow ones of three rows of the plan; and so many that a quarter of the
-/// warps would have none. The emulator runs the last two kinds with fewer rows, of which warps do not fold parts.
+/// Rows that several warps share, of three kinds: fewer rows than warps; rows of narrow items with three rows of the plan; and as
+/// many rows as leave a quarter of the warps without one. The emulator runs the last two kinds with fewer rows, each of which one
+/// warp folds.
 #[test]
 fn rows_in_parts() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
