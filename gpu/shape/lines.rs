@@ -236,15 +236,22 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                     ops[slot] = self.op_of(slot);
                 }
             });
-            let values = if is_aligned {
-                let loads: [[P::Item; WIDTH]; LOADS] = intrinsics::together(|| {
-                    from_fn(|slot| if lefts[slot] > 0 { self.at(slot).load() } else { [P::zeroed(); WIDTH] })
-                });
+            let load_each = |load: fn(P) -> [P::Item; WIDTH]| -> [[P::Item; WIDTH]; LOADS] {
+                intrinsics::together(|| {
+                    from_fn(|slot| if lefts[slot] > 0 { load(self.at(slot)) } else { [P::zeroed(); WIDTH] })
+                })
+            };
+            let fold_whole = |loads: [[P::Item; WIDTH]; LOADS]| {
                 self.fold_each(&ops, |slot, all| {
                     if lefts[slot] > 0 {
                         O::agent().fold_load(&ops[slot], all, loads[slot], self.index(slot));
                     }
                 })
+            };
+            // With code of their own for each way to load, small accumulators need fewer registers.
+            let is_small = const { size_of::<O::Accumulator>() <= 4 };
+            let values = if is_aligned && (O::EXACT || is_small) {
+                fold_whole(load_each(|leaf| leaf.load()))
             } else if O::EXACT {
                 // Of each row's last items, which are no whole leaf, a thread has one, as the order does not matter.
                 let is_end = self.chunk + 1 >= cut.weight;
@@ -284,30 +291,33 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                     }
                 })
             } else {
-                let loads: [[P::Item; WIDTH]; LOADS] = if P::IS_NARROW && self.is_inside() {
-                    intrinsics::together(|| {
-                        from_fn(|slot| {
-                            if lefts[slot] > 0 { self.at(slot).load_anywhere() } else { [P::zeroed(); WIDTH] }
-                        })
-                    })
-                } else {
-                    intrinsics::together(|| {
-                        from_fn(|slot| load_leaf::<O, P, WIDTH>(self.at(slot), lefts[slot]))
-                    })
-                };
                 let are_whole =
                     lefts.iter().fold(true, |all, &left| all & (left == 0 || left >= WIDTH as u32));
-                if P::IS_NARROW && warp::warp_vote_all(warp::ALL, are_whole) {
-                    self.fold_each(&ops, |slot, all| {
-                        if lefts[slot] > 0 {
-                            O::agent().fold_load(&ops[slot], all, loads[slot], self.index(slot));
-                        }
-                    })
+                let are_whole = is_aligned || warp::warp_vote_all(warp::ALL, are_whole);
+                // Whether all leaves of the warp can be loaded wherever they begin.
+                let is_anywhere = if P::IS_NARROW { self.is_inside() } else { are_whole };
+                if is_small && are_whole && is_anywhere {
+                    fold_whole(load_each(|leaf| leaf.load_anywhere()))
                 } else {
-                    self.fold_each(&ops, |slot, all| {
-                        let (at, left) = (self.at(slot), lefts[slot]);
-                        fold_leaf(&ops[slot], all, loads[slot], at, left, self.index(slot));
-                    })
+                    let loads = if is_aligned {
+                        load_each(|leaf| leaf.load())
+                    } else if is_anywhere {
+                        load_each(|leaf| leaf.load_anywhere())
+                    } else {
+                        intrinsics::together(|| {
+                            from_fn(|slot| load_leaf::<O, P, WIDTH>(self.at(slot), lefts[slot]))
+                        })
+                    };
+                    if !is_small && are_whole {
+                        fold_whole(loads)
+                    } else {
+                        // Opaque: else the compiler compares them with each item's number for all warps, before it loads.
+                        let lefts = lefts.map(intrinsics::opaque);
+                        self.fold_each(&ops, |slot, all| {
+                            let (at, left) = (self.at(slot), lefts[slot]);
+                            fold_leaf(&ops[slot], all, loads[slot], at, left, self.index(slot));
+                        })
+                    }
                 }
             };
             self.settle(ops, values)

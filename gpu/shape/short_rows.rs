@@ -134,7 +134,7 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: 
                 leaf_of,
                 |load| item_of(load).into(),
                 lefts,
-                [is_whole, is_inside],
+                [is_whole, is_whole, is_inside],
             );
             if O::EXACT && P::IS_NARROW && !is_whole {
                 // The order does not matter, so each lane folds an item of those after the last whole leaf.

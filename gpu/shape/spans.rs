@@ -335,14 +335,17 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
             loop {
                 intrinsics::no_unroll();
                 let first = lines.first;
+                let is_whole = O::EXACT
+                    || self.is_aligned
+                    || first + LOADS as u32 * (self.arguments.cut.block * width) <= len;
                 let loads = match self.is_aligned {
                     true => self.load(first, least, |at, _| at.load()),
-                    false => self.load(first, least, |at, left| match O::EXACT {
+                    false => self.load(first, least, |at, left| match is_whole {
                         true => from_fn(|item| at.offset(item).read()),
                         false => load_leaf::<O, P, WIDTH>(at, left),
                     }),
                 };
-                self.fold_four(&mut lines, loads);
+                self.fold_four(&mut lines, loads, is_whole);
                 if lines.first >= len {
                     return lines.chunk;
                 }
@@ -350,7 +353,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
         }
     }
 
-    /// Folds a thread's leaves of four lines, and over the lanes of the warp the chunks that end with one of them.
+    /// Folds a thread's leaves of four lines, and over the lanes of the warp the chunks that end with one of them. If `is_whole`, a leaf
+    /// that has an item is whole, or the operator is exact.
     ///
     /// # Safety
     ///
@@ -360,6 +364,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
         &self,
         lines: &mut Lines<O::Accumulator, P::Item, WIDTH>,
         loads: [[P::Item; WIDTH]; LOADS],
+        is_whole: bool,
     ) {
         let &Self { arguments: Arguments { cut, .. }, ref op, len, chunk, .. } = self;
         let (lane, width) = (warp::lane_id(), WIDTH as u32);
@@ -382,7 +387,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
         let mut values = [op.identity(); LOADS];
         unrolled::<LOADS>(|slot| {
             let (at, left, index) = self.leaf(lines.first, slot);
-            if O::EXACT || self.is_aligned {
+            if is_whole {
                 if left >= if O::EXACT { width } else { 1 } {
                     O::agent().fold_load(op, &mut lines.all, loads[slot], index);
                 }

@@ -20,10 +20,15 @@ const LEAST_WARPS: u64 = 32;
 /// Positions that are worth a warp if short segments are listed.
 const LEAST_SHARE: u64 = 64;
 
-/// Short segments are listed if segments have fewer leaves than this on average, and each warp has more than
-/// [`FEW`].
-const LARGER_ON_AVERAGE: u64 = 96;
+/// Short segments are listed if each warp has more segments than this.
 const FEW: u64 = 2;
+
+/// Returns how many leaves segments have on average, at least, for no lists of short ones to be made. With lists a thread has 64
+/// registers, in which sums of narrow floats do not fit: segments of 600 `f16` take 290 µs with lists on an H200, 156 without, of 300
+/// 179 and 365 (2^28 bytes).
+const fn larger_on_average(types: &Types) -> u64 {
+    if !types.is_exact && types.words == 1 && types.bytes < 4 { 64 } else { 96 }
+}
 
 /// Leaves that are folded in the time that a segment takes besides, if there are no lists.
 const WEIGHT: u64 = 64;
@@ -156,7 +161,7 @@ impl Needs {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
         let cut_for = |resident: u32| {
             let warps = (gpu.multiprocessors * resident * WARPS).into();
-            (resident, cut_for(segments, [width, warps], block, types.is_exact, whole))
+            (resident, cut_for(types, segments, warps, block, whole))
         };
         let (mut resident, (mut cut, mut warps, mut has_lists)) = cut_for(segments::RESIDENT_BLOCKS);
         if !has_lists
@@ -289,7 +294,9 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
         (true, ..=2) => plan.chunks > 1 || lines < if types.bytes < 8 { 3 } else { 2 },
         (true, _) => true,
         (false, _) => {
-            (lines_of_chunk(&plan) == 1 || lines == 3) && !are_uneven(gpu, types, rows, block, &plan)
+            (lines_of_chunk(&plan) == 1 || lines == 3)
+                && !are_uneven(gpu, types, rows, block, &plan)
+                && !are_faster_in_parts(types, rows, &plan)
         }
     }
 }
@@ -325,7 +332,7 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
             let are_many = count >= 4 * LEAST_ROWS * u64::from(gpu.multiprocessors);
             plan.chunks == 1 && lines == 3 && needs_words && are_many
         }
-        (false, _) => are_uneven(gpu, types, rows, block, &plan),
+        (false, _) => are_uneven(gpu, types, rows, block, &plan) || are_faster_in_parts(types, rows, &plan),
         _ => false,
     }
 }
@@ -335,10 +342,35 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
 fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32, plan: &Plan) -> bool {
     let warps = u64::from(gpu.multiprocessors * resident_blocks(types, Some(rows), block) * WARPS);
     let busy = rows.count.div_ceil(rows.count.div_ceil(warps).max(1));
-    // Parts of unaligned `var` are slower: of 20,001 `f32` 150 µs by whole rows, 165 by parts.
+    // Parts of unaligned rows are slower if accumulators are larger than those of `var`: `skewness` of 20,001 `f32` takes 262 µs by
+    // chunks, 346 by parts.
     let is_fast = rows.is_aligned || types.bytes < 4;
     let are_many = rows.count >= LEAST_ROWS * u64::from(gpu.multiprocessors);
     plan.chunks > 1 && plan.chunk == plan.row && are_many && is_fast && 4 * busy < 3 * warps
+}
+
+/// Returns whether warps fold parts of unaligned rows of several chunks faster than whole rows, and than blocks fold the chunks, if
+/// accumulators have three or four words. Measured on an H200 with 2^28 bytes of rows, µs:
+///
+/// | rows | whole rows | parts | chunks by blocks |
+/// | --- | --- | --- | --- |
+/// | `var` of 16,385 `f32` | 93 | 91 | 147 |
+/// | `var` of 20,001 `f32` | 108 | 90 | 142 |
+/// | `var` of 70,001 `f32` | | 116 | 148 |
+/// | `nanmean` of 20,001 `f32` | 99 | 80 | 105 |
+/// | `var` of 20,001 `f16` | 158 | 164 | 275 |
+/// | `var` of 70,001 `f16` | 253 | 223 | 250 |
+fn are_faster_in_parts(types: &Types, rows: Rows, plan: &Plan) -> bool {
+    let lines = lines_of_chunk(plan);
+    !rows.is_aligned
+        && types.folds_several
+        && plan.chunks > 1
+        && matches!(types.words, 3 | 4)
+        && match types.bytes {
+            4 => lines <= lines::LOADS as u64,
+            ..4 => lines == 2 || lines == 3,
+            _ => false,
+        }
 }
 
 /// Returns the lines of a plan's first chunk.
@@ -455,8 +487,10 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u
         (true, true, 1) if bytes >= 4 => 2048,
         (true, true, ..=2) => 1280,
         (true, true, 3 | 4) if bytes >= 4 => 2048,
-        (true, false, 1) => 1280,
-        (true, false, 2) if bytes == 4 && is_aligned => 1792,
+        (true, false, 1) if bytes >= 4 => 2048,
+        (true, false, 1) if is_aligned => 1280,
+        (true, false, 1) => 1536,
+        (true, false, 2) if bytes == 4 => 1280,
         (true, false, 2) => 1536,
         (true, false, 3 | 4) if bytes >= 8 => 1280,
         (true, false, 3 | 4) if bytes == 4 && !is_aligned => 768,
@@ -582,12 +616,13 @@ fn resident_blocks(types: &Types, rows: Option<Rows>, block: u32) -> u32 {
 /// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
 /// segments are listed. `whole` are rows that warps fold whole.
 fn cut_for(
+    types: &Types,
     segments: &SegmentBounds,
-    [width, warps]: [u64; 2],
+    warps: u64,
     block: u32,
-    is_exact: bool,
     whole: Option<Rows>,
 ) -> (Cut, u64, bool) {
+    let width = types.width as u64;
     let count = segments.count.max(1);
     let average = segments.len / count;
     let mut cut = Cut { block, ..Cut::NONE };
@@ -605,14 +640,14 @@ fn cut_for(
         return (cut, count.div_ceil(cut.share.into()), false);
     }
     let has_lists = segments.has_number()
-        || segments.length().is_none() && average < LARGER_ON_AVERAGE * width && count > FEW * warps;
+        || segments.length().is_none() && average < larger_on_average(types) * width && count > FEW * warps;
     let mut waves = 1;
     if has_lists {
         cut.weight = width as u32;
         waves = (segments.len + width * count).div_ceil(most_positions(width) * warps).max(1);
     } else {
         cut.weight = (WEIGHT * width) as u32;
-        let chunks = u64::from(Plan::on_a_device(average, width as usize, block, is_exact).chunks);
+        let chunks = u64::from(types.plan_on_a_device(average, block).chunks);
         let parts = warps.div_ceil(count * chunks).next_power_of_two();
         cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
     }
