@@ -248,7 +248,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                     }
                 })
             };
-            // With code of their own for each way to load, small accumulators need fewer registers.
+            // Kernels with small accumulators need fewer registers if each way to load has code of its own that folds.
             let is_small = const { size_of::<O::Accumulator>() <= 4 };
             let values = if is_aligned && (O::EXACT || is_small) {
                 fold_whole(load_each(|leaf| leaf.load()))
@@ -311,7 +311,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                     if !is_small && are_whole {
                         fold_whole(loads)
                     } else {
-                        // Opaque: else the compiler compares them with each item's number for all warps, before it loads.
+                        // Opaque: otherwise all warps compare these lengths with each item's number before they load, also
+                        // warps whose leaves are whole.
                         let lefts = lefts.map(intrinsics::opaque);
                         self.fold_each(&ops, |slot, all| {
                             let (at, left) = (self.at(slot), lefts[slot]);

@@ -129,6 +129,7 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: 
                 let item = if lefts[load] > 0 { row_of(load) * len + item_of(load) } else { 0 };
                 near.offset(item as usize)
             };
+            // (Here `is_whole` says that leaves are whole and aligned.)
             let mut values = fold_each::<O, P, WIDTH, LOADS>(
                 &ops,
                 leaf_of,

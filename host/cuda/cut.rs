@@ -20,12 +20,13 @@ const LEAST_WARPS: u64 = 32;
 /// Positions that are worth a warp if short segments are listed.
 const LEAST_SHARE: u64 = 64;
 
-/// Short segments are listed if each warp has more segments than this.
+/// Short segments are listed if each warp has more segments than this, and segments have fewer leaves on average than
+/// [`larger_on_average`].
 const FEW: u64 = 2;
 
-/// Returns how many leaves segments have on average, at least, for no lists of short ones to be made. With lists a thread has 64
-/// registers, in which sums of narrow floats do not fit: segments of 600 `f16` take 290 µs with lists on an H200, 156 without, of 300
-/// 179 and 365 (2^28 bytes).
+/// Returns how many leaves segments must have on average for the host to list no short ones. A kernel that takes segments from lists
+/// has 64 registers a thread, and spills when it folds sums of narrow floats: 2^28 bytes of `f16` in segments of 600 take 290 µs
+/// with lists on an H200 and 156 without, in segments of 300 179 and 365.
 const fn larger_on_average(types: &Types) -> u64 {
     if !types.is_exact && types.words == 1 && types.bytes < 4 { 64 } else { 96 }
 }
@@ -342,15 +343,15 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
 fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32, plan: &Plan) -> bool {
     let warps = u64::from(gpu.multiprocessors * resident_blocks(types, Some(rows), block) * WARPS);
     let busy = rows.count.div_ceil(rows.count.div_ceil(warps).max(1));
-    // Parts of unaligned rows are slower if accumulators are larger than those of `var`: `skewness` of 20,001 `f32` takes 262 µs by
-    // chunks, 346 by parts.
+    // Unaligned rows of operators with larger accumulators than `var` are faster otherwise: `skewness` of rows of 20,001 `f32` takes
+    // 262 µs if blocks fold chunks, 346 if warps fold parts.
     let is_fast = rows.is_aligned || types.bytes < 4;
     let are_many = rows.count >= LEAST_ROWS * u64::from(gpu.multiprocessors);
     plan.chunks > 1 && plan.chunk == plan.row && are_many && is_fast && 4 * busy < 3 * warps
 }
 
-/// Returns whether warps fold parts of unaligned rows of several chunks faster than whole rows, and than blocks fold the chunks, if
-/// accumulators have three or four words. Measured on an H200 with 2^28 bytes of rows, µs:
+/// Returns whether rows are unaligned ones of several chunks, with accumulators of three or four words, that take least time if warps
+/// fold parts of them: less than if warps fold whole rows, or blocks the chunks. Measured on an H200 with 2^28 bytes of rows, µs:
 ///
 /// | rows | whole rows | parts | chunks by blocks |
 /// | --- | --- | --- | --- |
