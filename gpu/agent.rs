@@ -25,6 +25,7 @@ use crate::op::center::OfSquares;
 use crate::op::shared::store_result;
 use crate::op::tally::OfTally;
 use crate::reduce::{self, Arguments};
+use crate::segments;
 use crate::stage::chunk;
 use crate::table::{Items, Row};
 use several::Reducer;
@@ -79,6 +80,24 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
 
     /// Whether a block folds a chunk by [`fold_load`](Self::fold_load) as fast as by [`fold_on_gpu`](Self::fold_on_gpu).
     const FOLDS_BY_LOADS: bool = true;
+
+    /// How many items rows and segments must have on average for blocks to sum them in shared memory, by
+    /// [`sum_segments`](Self::sum_segments); 0 if blocks sum all of them so, and no other kernel is compiled.
+    const SUMMED_FROM: Option<u64> = None;
+
+    /// Sums rows or segments, if [`SUMMED_FROM`](Self::SUMMED_FROM) says so.
+    ///
+    /// # Safety
+    ///
+    /// There are fewer than 2^32 blocks. If [`Cut::weight`](segments::Cut::weight) is more than 1, there is a block for each of so many
+    /// parts of each segment, and at [`Cut::partials`](segments::Cut::partials) an empty slot for each. Otherwise as for
+    /// [`segments::reduce_segments`], without lists.
+    #[inline(always)]
+    unsafe fn sum_segments<P: Input<Item = I>, const WIDTH: usize>(
+        self,
+        _: segments::Arguments<P, O, O::Output>,
+    ) {
+    }
 
     /// Folds an item into an accumulator.
     #[inline(always)]
@@ -226,6 +245,14 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
 pub const fn folds_by_loads<O: Op<I>, I: Copy + 'static>() -> bool {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
         A::FOLDS_BY_LOADS
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns [`Agent::SUMMED_FROM`] of an operator's agent.
+pub const fn summed_from<O: Op<I>, I: Copy + 'static>() -> Option<u64> {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> Option<u64> {
+        A::SUMMED_FROM
     }
     of::<O, I, _>(O::agent)
 }

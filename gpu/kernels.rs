@@ -38,11 +38,14 @@ pub trait Arguments: Copy {
 pub struct Parameters {
     addresses: [*mut c_void; 20],
     len: usize,
+    nulls: [(usize, usize); 4],
+    null_count: usize,
 }
 
 impl Parameters {
     /// No parameters.
-    pub const NONE: Self = Self { addresses: [core::ptr::null_mut(); 20], len: 0 };
+    pub const NONE: Self =
+        Self { addresses: [core::ptr::null_mut(); 20], len: 0, nulls: [(0, 0); 4], null_count: 0 };
 
     /// Returns the parameters of `arguments`, which must not move as long as these are used.
     pub fn of(arguments: &impl Arguments) -> Self {
@@ -82,9 +85,28 @@ impl Parameters {
         self.push(member);
     }
 
+    /// Adds a parameter, and says at which of its bytes null pointers are.
+    ///
+    /// # Panics
+    ///
+    /// After the twentieth parameter or the fourth null pointer.
+    pub fn push_with_nulls<V: Copy>(&mut self, value: &V, bytes: &[usize]) {
+        for &byte in bytes {
+            self.nulls[self.null_count] = (self.len, byte);
+            self.null_count += 1;
+        }
+        self.push(value);
+    }
+
     /// Returns the addresses.
     pub fn as_slice(&self) -> &[*mut c_void] {
         &self.addresses[..self.len]
+    }
+
+    /// Returns null pointers among the parameters, each by the parameter's number and the bytes before it. A kernel that is
+    /// compiled for these has no code for others.
+    pub fn nulls(&self) -> &[(usize, usize)] {
+        &self.nulls[..self.null_count]
     }
 }
 

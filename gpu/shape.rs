@@ -43,6 +43,12 @@ use core::ffi::c_void;
 pub trait Shape: Copy + 'static {
     /// How the kernel cuts the work up.
     type Cut: Copy;
+
+    /// Adds both to a kernel's parameters.
+    fn push(&self, cut: &Self::Cut, parameters: &mut Parameters) {
+        parameters.push(self);
+        parameters.push(cut);
+    }
 }
 
 /// The arguments of a launch. The kernel's parameters are the fields in this order, the input's pointers one
@@ -79,8 +85,7 @@ pub fn push_rest<S: Shape>(
     default: *const c_void,
     op: Operator,
 ) {
-    parameters.push(shape);
-    parameters.push(cut);
+    shape.push(cut, parameters);
     parameters.push(results);
     parameters.push_address(default);
     parameters.push_operator(op);

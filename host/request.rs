@@ -4,7 +4,7 @@
 
 use crate::by_index::Tally;
 use crate::{Element, Kernels, Op, Plan};
-use gpu_reduce_kernels::agent::{Agent, in_parts, kernels, member};
+use gpu_reduce_kernels::agent::{Agent, in_parts, kernels, member, summed_from};
 use gpu_reduce_kernels::columns::{self, Columns};
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::input::Input;
@@ -38,6 +38,8 @@ pub struct Types {
     pub slots: usize,
     /// Whether a block can fold several chunks of rows.
     pub folds_several: bool,
+    /// How many items rows and segments must have on average for blocks to [sum](Agent::SUMMED_FROM) them in shared memory.
+    pub summed_from: Option<u64>,
     /// Bytes of an element; of a pair, of the larger one.
     pub bytes: usize,
     /// Neighbouring columns that a thread folds as one, if it can: any columns, and short ones.
@@ -67,6 +69,7 @@ impl Types {
                 width: width::<O, P::Item>(P::BYTES),
                 slots: segments::slots::<O, P::Item>(width::<O, P::Item>(P::BYTES)),
                 folds_several: lines::folds_several::<O, P::Item>(),
+                summed_from: summed_from::<O, P::Item>(),
                 bytes: P::BYTES,
                 beside: columns::beside::<O, P>(),
                 words: slot::words::<O::Accumulator>(),
@@ -130,6 +133,7 @@ impl Types {
                 width: 1,
                 slots: 1,
                 folds_several: false,
+                summed_from: None,
                 bytes: size_of::<K>(),
                 beside: [1; 2],
                 words: 1,

@@ -7,6 +7,7 @@
 //!   additions ([`digits`]). Warps add to them by atomics. Carries are propagated once, in the end.
 //! - Blocks hand their sums over in [slots](crate::slot). The last block adds them up digit by digit, and
 //!   rounds.
+//! - A block sums a row or a segment, or a part of one, in the same way ([`segments`]).
 //!
 //! ```text
 //! for each tile of the chunk:
@@ -19,6 +20,7 @@
 //! ```
 
 mod digits;
+mod segments;
 mod thread;
 mod windows;
 
@@ -29,6 +31,7 @@ use crate::host_simd::Source;
 use crate::input::{Input, OneByOne};
 use crate::op::exact::{Fixed, OfExactSum, Summing, Terms, each_of};
 use crate::reduce::Arguments;
+use crate::segments::Arguments as SegmentArguments;
 use crate::slot;
 use crate::table::{Items, Row};
 use core::marker::PhantomData;
@@ -36,6 +39,7 @@ use core::sync::atomic::Ordering;
 use cuda_std::atomic::SystemAtomicU64;
 use cuda_std::{shared_array, warp};
 use digits::Digits;
+pub(crate) use segments::sum_segments;
 use thread::ThreadSum;
 pub(crate) use windows::Float;
 
@@ -52,6 +56,7 @@ impl<S> Copy for Sums<S> {}
 
 impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Agent<O, I> for Sums<S> {
     of_row! {}
+    const SUMMED_FROM: Option<u64> = S::SUMMED_FROM;
 
     #[inline(always)]
     fn fold_item(self, _: &O, all: &mut S::State, item: I, _: u64) {
@@ -72,6 +77,15 @@ impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Ag
     ) {
         // SAFETY: as the caller vouches.
         unsafe { S::reduce_on_gpu::<O, P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum_segments<P: Input<Item = I>, const WIDTH: usize>(
+        self,
+        arguments: SegmentArguments<P, O, O::Output>,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { S::sum_segments::<O, P, WIDTH>(arguments) }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
@@ -121,8 +135,8 @@ pub(crate) unsafe fn reduce<
         let at = input.offset(start as usize);
         let sum = ThreadSum::<P::Item, N, W, TERMS>::new(digits);
         match at.head() {
-            Some(head) => sum.add_chunk::<P, BLOCK, WIDTH, LOADS>(at, head, items),
-            None => sum.add_chunk::<OneByOne<P>, BLOCK, WIDTH, LOADS>(OneByOne(at), 0, items),
+            Some(head) => sum.add_chunk::<P, BLOCK, WIDTH, LOADS>(at, head, items, (true, false)),
+            None => sum.add_chunk::<OneByOne<P>, BLOCK, WIDTH, LOADS>(OneByOne(at), 0, items, (true, false)),
         }
         thread::sync_threads();
         let words = slot::words::<Fixed<W>>();
@@ -142,7 +156,7 @@ pub(crate) unsafe fn reduce<
         }
         digits.carry_over();
         match result.place() {
-            Ok(place) => op.store_sum(digits, len, place),
+            Ok(place) => op.store_sum(digits, len, place, 0),
             Err(slot) => digits.each_word(|index, word| {
                 SystemAtomicU64::from_ptr(slot.add(index)).store(slot::word(&word, 0), Ordering::Relaxed);
             }),

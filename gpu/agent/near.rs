@@ -16,6 +16,7 @@ use crate::op::{LogSumExp, Op, two_sum};
 use crate::stage::chunk;
 use crate::table::Row;
 use bytemuck::{Pod, Zeroable};
+use core::array::from_fn;
 use cuda_std::{shared_array, thread};
 
 /// Sums exponentials of distances from `origin`, the first item, or NaN if that does not serve.
@@ -43,10 +44,9 @@ impl Near {
         sum < EXP_NEAR && !self.origin.is_nan()
     }
 
-    /// An item's distance and its rounding error.
+    /// Returns the distance of a value of type `T` and its rounding error.
     #[inline(always)]
-    pub(crate) fn distance<T: Element>(self, element: T) -> [f64; 2] {
-        let value = element.as_f64();
+    pub(crate) fn distance<T: Element>(self, value: f64) -> [f64; 2] {
         let (least, most) = (self.origin - NEAR, self.origin + 1.1 * NEAR);
         // The minimum first: a NaN is not less than `most`, and becomes it.
         match T::DTYPE {
@@ -71,6 +71,33 @@ impl<I: Element> Agent<LogSumExp, I> for NearFirst {
     of_row! { LogSumExp }
     const ROOM: Room = room::<Near, I>();
     const FOLDS_BY_LOADS: bool = false;
+
+    #[inline(always)]
+    fn fold_item(self, op: &LogSumExp, all: &mut Exponentials, item: I, index: u64) {
+        let mut one = [*all];
+        self.fold_load(op, &mut one, [item], index);
+        *all = one[0];
+    }
+
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(
+        self,
+        op: &LogSumExp,
+        all: &mut [Exponentials; WIDTH],
+        items: [I; WIDTH],
+        _: u64,
+    ) {
+        let near: [f64; WIDTH] = from_fn(|item| exp::<I>(op.near.distance::<I>(items[item].as_f64())));
+        let are_near = (0..WIDTH)
+            .fold(true, |are_near, item| are_near & op.near.will_do(near[item]) & all[item].is_near());
+        for item in 0..WIDTH {
+            if are_near {
+                all[item].add_near(near[item]);
+            } else {
+                all[item] = fold_any::<I>(op, all[item], items[item].as_f64());
+            }
+        }
+    }
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
@@ -109,9 +136,47 @@ impl<I: Element> Agent<LogSumExp, I> for NearFirst {
                 return Exponentials::near(sum);
             }
             // One item at a time: there is no shared memory for another exchange.
-            chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(op, OneByOne(chunk), len, start)
+            chunk::fold_chunk::<_, OneByOne<P>, BLOCK, WIDTH>(&Far(*op), OneByOne(chunk), len, start)
         }
     }
+}
+
+/// Folds as [`LogSumExp`](struct@crate::LogSumExp) says, without a test for items near the first: when a chunk has others.
+#[derive(Clone, Copy)]
+struct Far(LogSumExp);
+
+impl<T: Element> Op<T> for Far {
+    const NAME: &'static str = "logsumexp";
+    type Accumulator = Exponentials;
+    type Output = T::Real;
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn identity(&self) -> Exponentials {
+        Op::<T>::identity(&self.0)
+    }
+
+    #[inline(always)]
+    fn lift(&self, element: T, index: u64) -> Exponentials {
+        self.0.lift(element, index)
+    }
+
+    #[inline(always)]
+    fn combine(&self, a: Exponentials, b: Exponentials) -> Exponentials {
+        Op::<T>::combine(&self.0, a, b)
+    }
+
+    #[inline(always)]
+    fn finish(&self, all: Exponentials, count: u64) -> Option<T::Real> {
+        Op::<T>::finish(&self.0, all, count)
+    }
+}
+
+/// Folds an item that may be far from the first. A function that kernels call, in many places, seldom.
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
+fn fold_any<T: Element>(op: &LogSumExp, all: Exponentials, value: f64) -> Exponentials {
+    Op::<T>::combine(op, all, op.lift_value::<T>(value))
 }
 
 /// The smaller of `value` and `most`; `most` for NaN.
@@ -153,7 +218,7 @@ impl<T: Element> Op<T> for Near {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> f64 {
-        exp::<T>(self.distance(element))
+        exp::<T>(self.distance::<T>(element.as_f64()))
     }
 
     #[inline(always)]

@@ -1,9 +1,10 @@
 //! How kernels fold that several operators share: as the operator that owns them, up to the result.
 
-use super::{Agent, Room, folds_by_loads, room};
+use super::{Agent, Room, folds_by_loads, room, summed_from};
 use crate::input::Input;
 use crate::op::shared::{Serves, Shared};
 use crate::reduce::Arguments;
+use crate::segments::Arguments as SegmentArguments;
 
 /// Folds as the kernel's owner; stores the result of the operator that was asked for.
 #[derive(Clone, Copy)]
@@ -12,6 +13,7 @@ pub(crate) struct ByOwner;
 impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
     const ROOM: Room = room::<O, I>();
     const FOLDS_BY_LOADS: bool = folds_by_loads::<O, I>();
+    const SUMMED_FROM: Option<u64> = summed_from::<O, I>();
 
     #[inline(always)]
     fn fold_item(self, shared: &Shared<O>, all: &mut O::Accumulator, item: I, index: u64) {
@@ -49,6 +51,15 @@ impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
     ) {
         // SAFETY: as the caller vouches.
         unsafe { O::reduce_on_gpu::<P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    #[inline(always)]
+    unsafe fn sum_segments<P: Input<Item = I>, const WIDTH: usize>(
+        self,
+        arguments: SegmentArguments<P, Shared<O>, O::Output>,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { O::sum_segments::<P, WIDTH>(arguments) }
     }
 
     #[inline(always)]

@@ -25,9 +25,19 @@ fn part(bytes: usize, index: usize) -> core::ops::Range<usize> {
     (4 * index).min(bytes)..(4 * index + 4).min(bytes)
 }
 
+/// Returns how many aligned words a value consists of; 0 if it does not. (Large values lie in memory, which is read by whole words
+/// then.)
+const fn aligned<V>() -> usize {
+    if align_of::<V>() >= 4 { size_of::<V>() / 4 } else { 0 }
+}
+
 /// Returns word `index` of a value's slot.
 #[inline(always)]
 pub fn word<V: Pod>(value: &V, index: usize) -> u64 {
+    if index < const { aligned::<V>() } {
+        // SAFETY: the value has that word, and any bits are a word.
+        return FULL | u64::from(unsafe { (&raw const *value).cast::<u32>().add(index).read() });
+    }
     let of_value = part(size_of::<V>(), index);
     let mut bytes = [0; 4];
     bytes[..of_value.len()].copy_from_slice(&bytemuck::bytes_of(value)[of_value]);
@@ -37,6 +47,10 @@ pub fn word<V: Pod>(value: &V, index: usize) -> u64 {
 /// Sets the bytes of a value that word `index` of its slot holds.
 #[inline(always)]
 pub fn set_word<V: Pod>(value: &mut V, index: usize, word: u32) {
+    if index < const { aligned::<V>() } {
+        // SAFETY: the value has that word, and any bits are a value.
+        return unsafe { (&raw mut *value).cast::<u32>().add(index).write(word) };
+    }
     let of_value = part(size_of::<V>(), index);
     let bytes = &word.to_ne_bytes()[..of_value.len()];
     bytemuck::bytes_of_mut(value)[of_value].copy_from_slice(bytes);

@@ -169,17 +169,17 @@ pub trait OfExactSum<I: Copy + 'static>: Op<I> {
     /// The result of `count` items.
     fn of_sum(&self, sum: impl Exact, count: u64) -> Self::Output;
 
-    /// Stores the result of `count` items, made by every lane of a warp.
+    /// Stores the result of `count` items, made by every lane of a warp, as the result with this index.
     ///
     /// # Safety
     ///
-    /// The whole of one warp is here. `place` is valid for a result, and nothing else accesses it.
+    /// The whole of one warp is here. There is a place for this result, and nothing else accesses it.
     #[inline(always)]
-    unsafe fn store_sum(&self, sum: impl Exact, count: u64, place: *mut Self::Output) {
+    unsafe fn store_sum(&self, sum: impl Exact, count: u64, results: *mut Self::Output, index: usize) {
         let result = self.of_sum(sum, count);
         if warp::lane_id() == 0 {
             // SAFETY: as the caller vouches.
-            unsafe { slot::store(place, result) };
+            unsafe { slot::store(results.add(index), result) };
         }
     }
 

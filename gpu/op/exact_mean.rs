@@ -2,6 +2,7 @@ use crate::input::Input;
 use crate::op::shared::{Member, Shared};
 use crate::op::{ExactSum, ExactSumTwofold};
 use crate::reduce::Arguments;
+use crate::segments::Arguments as SegmentArguments;
 
 exact_operator! {
     /// The mean, rounded once: the number nearest to the exact mean.
@@ -25,6 +26,14 @@ serves! {
         // SAFETY: as the caller vouches.
         unsafe { T::Sums::reduce_on_gpu::<Shared<Self>, P, BLOCK, WIDTH>(arguments, is_row) }
     }
+
+    #[inline(always)]
+    unsafe fn sum_segments<P: Input<Item = T>, const WIDTH: usize>(
+        arguments: SegmentArguments<P, Shared<Self>, T::Real>,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { T::Sums::sum_segments::<Shared<Self>, P, WIDTH>(arguments) }
+    }
 }
 
 impl<T: ExactElement> OfExactSum<T> for Shared<ExactMean> {
@@ -34,15 +43,15 @@ impl<T: ExactElement> OfExactSum<T> for Shared<ExactMean> {
     }
 
     #[inline(always)]
-    unsafe fn store_sum(&self, sum: impl Exact, count: u64, place: *mut T::Real) {
+    unsafe fn store_sum(&self, sum: impl Exact, count: u64, results: *mut T::Real, index: usize) {
         // SAFETY: as the caller vouches.
         unsafe {
             match self.member {
-                ExactSum::MEMBER => OfExactSum::<T>::store_sum(&ExactSum, sum, count, place.cast()),
+                ExactSum::MEMBER => OfExactSum::<T>::store_sum(&ExactSum, sum, count, results.cast(), index),
                 ExactSumTwofold::MEMBER => {
-                    OfExactSum::<T>::store_sum(&ExactSumTwofold, sum, count, place.cast())
+                    OfExactSum::<T>::store_sum(&ExactSumTwofold, sum, count, results.cast(), index)
                 }
-                _ => OfExactSum::<T>::store_sum(&self.op, sum, count, place),
+                _ => OfExactSum::<T>::store_sum(&self.op, sum, count, results, index),
             }
         }
     }

@@ -42,10 +42,39 @@ impl Exponentials {
         Self { sum, from: 0 }
     }
 
+    /// Whether the origin is the first element.
+    #[inline(always)]
+    pub(crate) fn is_near(&self) -> bool {
+        self.from == 0
+    }
+
+    /// Adds a sum from the same origin.
+    #[inline(always)]
+    pub(crate) fn add_near(&mut self, sum: f64) {
+        self.sum += sum;
+    }
+
     /// The origin, if the first element is `first`.
     #[inline(always)]
     fn from(self, first: f64) -> f64 {
         if self.from == 0 { first } else { f64::from_bits(!self.from) }
+    }
+}
+
+impl LogSumExp {
+    /// Returns the accumulator of an element of type `T`.
+    #[inline(always)]
+    pub(crate) fn lift_value<T: Element>(&self, value: f64) -> Exponentials {
+        let sum = exp::<T>(self.near.distance::<T>(value));
+        if self.near.will_do(sum) {
+            Exponentials::near(sum)
+        } else if value == f64::NEG_INFINITY {
+            Exponentials::NONE
+        } else if value.is_nan() {
+            Exponentials::near(value)
+        } else {
+            Exponentials { sum: 1.0, from: !value.to_bits() }
+        }
     }
 }
 
@@ -80,17 +109,7 @@ impl<T: Element> Op<T> for LogSumExp {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
-        let sum = exp::<T>(self.near.distance(element));
-        let value = element.as_f64();
-        if self.near.will_do(sum) {
-            Exponentials::near(sum)
-        } else if value == f64::NEG_INFINITY {
-            Exponentials::NONE
-        } else if value.is_nan() {
-            Exponentials::near(value)
-        } else {
-            Exponentials { sum: 1.0, from: !value.to_bits() }
-        }
+        self.lift_value::<T>(element.as_f64())
     }
 
     #[inline(always)]

@@ -10,6 +10,7 @@ use crate::exchange::slot;
 use crate::input::Input;
 use crate::op::Op;
 use crate::reduce::{self, Arguments};
+use crate::segments::Arguments as SegmentArguments;
 
 /// An operator whose kernels serve other operators, too.
 ///
@@ -43,6 +44,17 @@ pub trait Serves<I: Copy + 'static>: Op<I> {
     ) {
         // SAFETY: as the caller vouches.
         unsafe { reduce::by_tree::<Shared<Self>, P, BLOCK, WIDTH>(arguments, is_row) }
+    }
+
+    /// As [`Agent::sum_segments`], for all members.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Agent::sum_segments`].
+    #[inline(always)]
+    unsafe fn sum_segments<P: Input<Item = I>, const WIDTH: usize>(
+        _: SegmentArguments<P, Shared<Self>, Self::Output>,
+    ) {
     }
 }
 

@@ -23,7 +23,7 @@
 
 use super::segments::{Arguments, fold_leaf, load_leaf, most_long, plan_of};
 pub use super::segments::{Cut, SegmentBounds};
-use crate::agent::Agent;
+use crate::agent::{Agent, summed_from};
 use crate::exchange::{partials, slot};
 use crate::input::Input;
 use crate::plan::{ANY_BLOCK, GROUP, SINGLE_ROWS, chunk_rows};
@@ -73,15 +73,21 @@ pub const fn most_blocks(len: u64, segments: u64, width: usize, block: u32) -> u
 /// input as long as the array. If the weight is 0, there are further blocks for each row's end within the array.
 ///
 /// At [`Cut::partials`] are empty slots, [`slots`] for each row of several chunks and for each listed segment, or one for
-/// each block and one more. Otherwise as for [`reduce_segments`](super::segments::reduce_segments).
+/// each block and one more.
+///
+/// If blocks [sum](Agent::SUMMED_FROM) segments, the launch is as [`sum_segments`](Agent::sum_segments) needs it instead. Otherwise as for [`reduce_segments`](super::segments::reduce_segments).
 #[inline(always)]
 pub unsafe fn reduce_chunks<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
+    if const { summed_from::<O, P::Item>().is_some() } {
+        // SAFETY: as the caller promises.
+        return unsafe { O::agent().sum_segments::<P, WIDTH>(arguments) };
+    }
     // SAFETY: as the caller promises.
     unsafe {
         let ended = if let Some(further) = further_block::<O, P>(&arguments) {
-            Some(arguments.shape.count as u32 + further)
+            Some(Ended::Row(arguments.shape.count as u32 + further))
         } else if const { is_small::<O, P::Item>() }
             && arguments.cut.long.is_null()
             && fold_short::<O, P, WIDTH>(&arguments)
@@ -92,10 +98,33 @@ pub unsafe fn reduce_chunks<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         } else {
             None
         };
-        if let Some(row) = ended {
-            deliver_earlier::<O, P>(&arguments, row);
+        let partials = match ended {
+            Some(Ended::Row(row)) => partials_of_earlier::<O, P>(&arguments, row),
+            Some(Ended::Segment(partials)) => Some(partials),
+            None => None,
+        };
+        if let Some(partials) = partials {
+            deliver_partials::<O, P>(&arguments, partials);
         }
     }
+}
+
+/// What ends with a block's chunk, if anything does.
+enum Ended {
+    /// A row of several chunks.
+    Row(u32),
+    /// Another segment of several chunks: its partial results, or those of its groups.
+    Segment(Partials),
+}
+
+/// The partial results of a row or segment.
+struct Partials {
+    index: u64,
+    start: u64,
+    len: u64,
+    /// Their slots, and how many these are.
+    slots: *mut u64,
+    count: u32,
 }
 
 /// Returns the blocks that have chunks of rows.
@@ -114,18 +143,29 @@ fn further_block<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output
     thread::block_idx_x().checked_sub(blocks_of_rows::<O, P>(arguments))
 }
 
-/// Delivers the result of the row that is as many rows before row `row` as there are further blocks, if there is one.
-///
-/// # Safety
-///
-/// All lanes of a block's first warp call it; other warps may. Each block that has a chunk of that row has put its partial result
-/// into the chunk's slot, or does so without waiting for this block.
+/// Returns the partial results of the row that is as many rows before row `row` as there are further blocks, if there is one, to
+/// a block's first warp.
 #[inline(always)]
-unsafe fn deliver_earlier<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output>, row: u32) {
+fn partials_of_earlier<O: Op<P::Item>, P: Input>(
+    arguments: &Arguments<P, O, O::Output>,
+    row: u32,
+) -> Option<Partials> {
     let further = thread::grid_dim_x() - blocks_of_rows::<O, P>(arguments);
-    if thread::thread_idx_x() < warp::WARP_SIZE && row >= further {
-        // SAFETY: as the caller promises.
-        unsafe { deliver_row(arguments, row - further) };
+    (thread::thread_idx_x() < warp::WARP_SIZE && row >= further)
+        .then(|| partials_of_row::<O, P>(arguments, row - further))
+}
+
+/// Returns the partial results of a row of several chunks.
+#[inline(always)]
+fn partials_of_row<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output>, row: u32) -> Partials {
+    let Arguments { shape: segments, cut, .. } = arguments;
+    let words = slot::words::<O::Accumulator>();
+    Partials {
+        index: row.into(),
+        start: u64::from(row) * segments.size,
+        len: segments.size,
+        slots: cut.partials.wrapping_add(row as usize * cut.weight as usize * words),
+        count: cut.weight,
     }
 }
 
@@ -137,15 +177,27 @@ unsafe fn deliver_earlier<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, 
 /// into the chunk's slot, or does so without waiting for this block.
 #[inline(always)]
 pub(super) unsafe fn deliver_row<O: Op<P::Item>, P: Input>(arguments: &Arguments<P, O, O::Output>, row: u32) {
-    let Arguments { input, shape: segments, cut, op, .. } = *arguments;
-    let words = slot::words::<O::Accumulator>();
-    let slots = cut.partials.wrapping_add(row as usize * cut.weight as usize * words);
-    // SAFETY: as the caller promises; rows have items.
+    // SAFETY: as the caller promises.
+    unsafe { deliver_partials(arguments, partials_of_row::<O, P>(arguments, row)) };
+}
+
+/// Takes partial results from their slots, and delivers the result of the row or segment, which has items.
+///
+/// # Safety
+///
+/// As for [`deliver_row`].
+#[inline(always)]
+unsafe fn deliver_partials<O: Op<P::Item>, P: Input>(
+    arguments: &Arguments<P, O, O::Output>,
+    Partials { index, start, len, slots, count }: Partials,
+) {
+    let Arguments { input, op, .. } = *arguments;
+    // SAFETY: as the caller promises.
     unsafe {
-        let op = op.begin(input.offset(row as usize * segments.size as usize).read());
-        let all = partials::take_all::<O, P::Item>(&op, slots, cut.weight);
+        let op = op.begin(input.offset(start as usize).read());
+        let all = partials::take_all::<O, P::Item>(&op, slots, count);
         if warp::lane_id() == 0 {
-            arguments.deliver(&op, row.into(), all, segments.size);
+            arguments.deliver(&op, index, all, len);
         }
     }
 }
@@ -449,8 +501,8 @@ unsafe fn around(segments: &SegmentBounds, count: u32, item: u64) -> Option<u32>
     }
 }
 
-/// Folds a chunk. The block of a segment's last chunk delivers the segment's result. Returns the row of several chunks
-/// whose last chunk it is.
+/// Folds a chunk, and delivers the result of a segment of one chunk. Returns the segment of several whose last chunk it is, to
+/// the block's first warp.
 ///
 /// # Safety
 ///
@@ -460,7 +512,7 @@ unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
     Segment { index, start, plan, first_slot }: Segment,
     chunk: u32,
-) -> Option<u32> {
+) -> Option<Ended> {
     let Arguments { input, cut, op, .. } = arguments;
     let (thread, chunks) = (thread::thread_idx_x(), plan.chunks);
     let input = input.offset(start as usize);
@@ -490,7 +542,7 @@ unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         if thread >= warp::WARP_SIZE || !(is_last || groups > 0 && chunk % GROUP == GROUP - 1) {
             return None;
         }
-        let (mut taken, mut count) = (slots, chunks);
+        let mut partials = Partials { index, start, len: plan.len, slots, count: chunks };
         if groups > 0 {
             let group = chunk / GROUP;
             let first = group * GROUP;
@@ -503,14 +555,10 @@ unsafe fn fold<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             if !is_last {
                 return None;
             }
-            (taken, count) = (of_groups, groups);
+            (partials.slots, partials.count) = (of_groups, groups);
         } else if arguments.shape.offsets.is_null() {
-            return Some(index as u32);
+            return Some(Ended::Row(index as u32));
         }
-        let all = partials::take_all::<O, P::Item>(&op, taken, count);
-        if warp::lane_id() == 0 {
-            arguments.deliver(&op, index, all, plan.len);
-        }
-        None
+        Some(Ended::Segment(partials))
     }
 }

@@ -17,6 +17,7 @@ use super::segments::{
 };
 pub use super::segments::{Cut, SegmentBounds};
 use super::whole_rows::{LOADS, Part, Units};
+use crate::agent::summed_from;
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::few_rows;
@@ -39,6 +40,9 @@ pub const TALL_ROWS: u32 = 32;
 pub unsafe fn reduce_larger<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
+    if const { matches!(summed_from::<O, P::Item>(), Some(0)) } {
+        return;
+    }
     let larger = Larger::<O, P, WIDTH> {
         arguments,
         next: shared_array![u64; 2 * WARPS as usize],

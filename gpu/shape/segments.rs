@@ -21,9 +21,10 @@
 //!   larger, that kernel gets all of them.
 
 use super::{self as shape, Shape};
-use crate::agent::Agent;
+use crate::agent::{Agent, summed_from};
 use crate::exchange::slot;
 use crate::input::Input;
+use crate::kernels::Parameters;
 use crate::plan::few_rows;
 pub(crate) use crate::tree::unrolled;
 use crate::tree::{fold_lanes, of_leaves, of_thread};
@@ -32,6 +33,7 @@ use bytemuck::Pod;
 use core::array::from_fn;
 use core::ffi::c_void;
 use core::hint::assert_unchecked;
+use core::mem::offset_of;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
@@ -119,7 +121,7 @@ impl SegmentBounds {
 
     /// Returns the number of segments.
     #[inline(always)]
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         if self.number.is_null() {
             return self.count;
         }
@@ -130,7 +132,7 @@ impl SegmentBounds {
 
     /// Returns the start of segment `index`, or the end of the last.
     #[inline(always)]
-    pub(super) fn start(&self, index: u64) -> u64 {
+    pub(crate) fn start(&self, index: u64) -> u64 {
         if self.offsets.is_null() {
             return index * self.size;
         }
@@ -181,7 +183,7 @@ impl SegmentBounds {
 
     /// Returns whether a segment from `start` to `end` lies in the array.
     #[inline(always)]
-    pub(super) fn is_valid(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn is_valid(&self, start: u64, end: u64) -> bool {
         start <= end && end <= self.len
     }
 
@@ -356,6 +358,16 @@ pub(super) unsafe fn load_partial<A: Pod>(slot: *mut u64) -> A {
 
 impl Shape for SegmentBounds {
     type Cut = Cut;
+
+    /// For rows, names the pointers that are null. Half of a kernel is code for offsets and lists.
+    fn push(&self, cut: &Cut, parameters: &mut Parameters) {
+        let are_rows =
+            self.offsets.is_null() && self.number.is_null() && cut.lists.is_null() && cut.long.is_null();
+        let of_segments = [offset_of!(Self, offsets), offset_of!(Self, number)];
+        let of_cut = [offset_of!(Cut, lists), offset_of!(Cut, long)];
+        parameters.push_with_nulls(self, if are_rows { &of_segments } else { &[] });
+        parameters.push_with_nulls(cut, if are_rows { &of_cut } else { &[] });
+    }
 }
 
 /// The kernel as a type.
@@ -372,6 +384,9 @@ pub type Kernel<O, P> = shape::Kernel<SegmentBounds, SegmentBounds, O, P>;
 pub unsafe fn reduce_segments<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
+    if const { matches!(summed_from::<O, P::Item>(), Some(0)) } {
+        return;
+    }
     let work = Short::<O, P, WIDTH, SLOTS> {
         arguments,
         bounds: shared_array![u64; (WARPS * (BATCH + 1)) as usize],
@@ -490,7 +505,7 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
 
     /// Reports an error, as [`Cut::wrong`] describes.
     #[inline(always)]
-    pub(super) fn is_wrong(&self, what: u64) {
+    pub(crate) fn is_wrong(&self, what: u64) {
         // SAFETY: the pointer is valid, and used by atomics alone.
         let least = unsafe { AtomicU64::from_ptr(self.cut.wrong) };
         least.fetch_min(what, Ordering::Relaxed);
@@ -931,7 +946,7 @@ pub(super) unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     if !O::EXACT {
         for item in 0..WIDTH {
             if (item as u32) < left {
-                values[item] = op.combine(values[item], op.lift(items[item], index + item as u64));
+                O::agent().fold_item(op, &mut values[item], items[item], index + item as u64);
             }
         }
         return;

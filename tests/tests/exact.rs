@@ -557,6 +557,113 @@ fn shapes() {
     of((0..6000).map(|i| hash(i) as i64).collect::<Vec<i64>>());
 }
 
+/// Rows and segments of lengths at which blocks begin to sum them, have more threads, or share one; from any item on.
+#[test]
+fn rows_and_segments_of_any_length() {
+    fn check<O: Op<T, Output: Item> + Default, T: ExactElement + Item>(items: &[T], lengths: &[usize]) {
+        let alone = |items: &[T]| format!("{:?}", items.reduce::<O, 64>().unwrap());
+        for device in devices() {
+            let x = device.upload(items).unwrap();
+            for (index, &length) in lengths.iter().enumerate() {
+                let start = [0, 1, 2, 3, 5][index % 5];
+                let count = (3 * 300 / length).clamp(1, 300).min((items.len() - start) / length);
+                let part = &items[start..start + count * length];
+                let context = format!(
+                    "{count} of {length} from {start}, {} on {device}",
+                    std::any::type_name::<(O, T)>()
+                );
+                let slice = x.slice(start..start + count * length).unwrap();
+                let rows = slice.rows(length).unwrap();
+                let rows = rows.reduce::<O, 64>().unwrap().to_vec().unwrap();
+                for (row, items) in rows.iter().zip(part.chunks(length)) {
+                    assert_eq!(format!("{row:?}"), alone(items), "rows, {context}");
+                }
+                // The same, each with an empty segment and one of a single item beside it.
+                let ends = (0..count).flat_map(|row| [row * length, row * length, row * length + 1]);
+                let offsets: Vec<u64> =
+                    ends.chain([count * length]).map(|end| (start + end) as u64).collect();
+                let segments = x.segments(&offsets).unwrap().reduce::<O, 64>().unwrap().to_vec().unwrap();
+                for (segment, pair) in segments.iter().zip(offsets.windows(2)) {
+                    let expected = alone(&items[pair[0] as usize..pair[1] as usize]);
+                    assert_eq!(format!("{segment:?}"), expected, "{pair:?}, segments, {context}");
+                }
+            }
+        }
+    }
+    let items: Vec<f64> = (0..70_010)
+        .map(|index| match hash(index) {
+            hash if hash % 5000 == 0 => {
+                [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][hash as usize / 5000 % 3]
+            }
+            hash if index < 3000 => float64(hash, -1074..1020),
+            hash if index < 6000 && hash % 2 == 0 => -0.0,
+            hash => float64(hash, -40..40),
+        })
+        .collect();
+    let lengths = [1, 2, 33, 95, 96, 97, 128, 257, 511, 512, 513, 1025, 2049, 4097, 8191, 20_003, 70_001];
+    check::<ExactSum, f64>(&items, &lengths);
+    check::<ExactSumTwofold, f64>(&items, &lengths[10..15]);
+    check::<ExactMean, f64>(&items, &lengths[3..6]);
+    let narrow: Vec<f32> = items.iter().map(|&item| item as f32).collect();
+    check::<ExactMean, f32>(&narrow, &lengths);
+    check::<ExactSumTwofold, f32>(&narrow, &lengths[4..12]);
+    let narrow: Vec<bf16> = items.iter().map(|&item| bf16::from_f64(item)).collect();
+    check::<ExactSum, bf16>(&narrow, &lengths[..15]);
+}
+
+/// Rows and segments of pairs whose arrays begin at different bytes of a load.
+#[test]
+fn rows_and_segments_of_pairs() {
+    fn check<T: gpu_reduce::ExactFactor + Item>(items: &[T])
+    where
+        T::Rounded: Item,
+    {
+        for device in devices() {
+            let x = device.upload(items).unwrap();
+            for (start, length) in [(0, 300), (1, 300), (3, 6), (1, 1500)] {
+                let (a, b) = (&items[start..start + 3000], &items[3000..6000]);
+                let alone = |range: std::ops::Range<usize>| {
+                    format!("{:?}", (&a[range.clone()], &b[range]).reduce::<ExactDot, 64>().unwrap())
+                };
+                let pair = (x.slice(start..start + 3000).unwrap(), x.slice(3000..6000).unwrap());
+                let rows = pair.rows(length).unwrap().reduce::<ExactDot, 64>().unwrap().to_vec().unwrap();
+                for (row, got) in rows.iter().enumerate() {
+                    let range = row * length..(row + 1) * length;
+                    assert_eq!(
+                        format!("{got:?}"),
+                        alone(range),
+                        "row {row} of {length} from {start} on {device}"
+                    );
+                }
+                let offsets = [0u64, 1, 1, length as u64, 3000];
+                let segments = pair.segments(&offsets).unwrap().reduce::<ExactDot, 64>().unwrap();
+                for (got, pair) in segments.to_vec().unwrap().iter().zip(offsets.windows(2)) {
+                    let range = pair[0] as usize..pair[1] as usize;
+                    assert_eq!(format!("{got:?}"), alone(range), "segment {pair:?} from {start} on {device}");
+                }
+            }
+        }
+    }
+    let items: Vec<f64> = (0..6000).map(|index| float64(hash(index), -500..500)).collect();
+    check(&items);
+    check(&items.iter().map(|&item| item as f32).collect::<Vec<_>>());
+    check(&items.iter().map(|&item| bf16::from_f64(item)).collect::<Vec<_>>());
+}
+
+/// A run of more items than a block adds between two propagations of carries, whose number is on the device alone.
+#[test]
+fn a_run_of_many_items() {
+    for device in devices() {
+        let len = if device.is_cpu() || device.is_emulator() { 1 << 17 } else { (1 << 25) + 1000 };
+        let items: Vec<f64> = (0..len as u64).map(|index| float64(hash(index), -300..300)).collect();
+        let keys = vec![7u8; len];
+        let runs = device.upload(&keys).unwrap().runs().unwrap();
+        let x = device.upload(&items).unwrap();
+        let sums = x.segments(&runs).unwrap().reduce::<ExactSum, 64>().unwrap().to_vec().unwrap();
+        assert_eq!(sums, [exact_sum(&items).unwrap()], "{device}");
+    }
+}
+
 /// As many items as make a warp empty its integers, with the largest items that its windows take.
 #[test]
 fn many_of_the_largest_items() {

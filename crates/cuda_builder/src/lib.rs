@@ -37,6 +37,7 @@
 //! There is one exception: a dependency by `path` outside the kernel crate's workspace. Cargo hashes its
 //! folder into symbol names, which appear in the names of functions that LLVM did not inline.
 
+mod copies;
 mod split;
 mod toolchain;
 

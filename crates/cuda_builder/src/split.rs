@@ -1,5 +1,6 @@
 //! Splits a PTX module into one module per kernel.
 
+use crate::copies::widen;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     mem,
@@ -47,7 +48,9 @@ fn module_of(kernel: usize, statements: &[Statement]) -> String {
     let mut module = String::new();
     let mut numbers = Numbers::new();
     for (statement, _) in statements.iter().zip(needed).filter(|(_, needed)| *needed) {
-        renumber(statement.text, statements[kernel].name, &mut numbers, &mut module);
+        let mut text = String::new();
+        renumber(statement.text, statements[kernel].name, &mut numbers, &mut text);
+        module += &widen(&text);
         module.push('\n');
     }
     module
@@ -143,7 +146,7 @@ fn name_of(statement: &str) -> Option<&str> {
     })
 }
 
-fn is_of_word(c: char) -> bool {
+pub(crate) fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_$%.".contains(c)
 }
 

@@ -60,8 +60,8 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         Self { digits, high, level: 0, since: 0, bits: 0, flags: 0, items: PhantomData }
     }
 
-    /// Clears the digits and adds a chunk of `len` items. The first `head` of them precede the first aligned
-    /// load.
+    /// Adds a chunk of `len` items; clears the digits before if `is_first`. The first `head` of the items precede the first
+    /// aligned load. If `may_be_short`, a chunk of one tile at most is loaded at once, wherever it lies.
     ///
     /// # Safety
     ///
@@ -72,15 +72,23 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         chunk: P,
         head: u32,
         len: u32,
+        (is_first, may_be_short): (bool, bool),
     ) {
         if len == 0 {
-            // SAFETY: as the caller vouches.
-            return unsafe { self.digits.clear::<BLOCK>() };
+            if is_first {
+                // SAFETY: as the caller vouches.
+                unsafe { self.digits.clear::<BLOCK>() };
+            }
+            return;
         }
         let row = block_dim::<BLOCK>() * WIDTH as u32;
         let tile = LOADS as u32 * row;
         let first = thread::thread_idx_x() * WIDTH as u32;
         let mut head = if WIDTH == 1 { 0 } else { (head & (row - 1)).min(len) };
+        let is_anywhere = may_be_short && head > 0 && len <= tile;
+        if is_anywhere {
+            head = 0;
+        }
         let mut at = chunk.offset(head as usize);
         let mut left = len - head;
         // SAFETY: the items are in the chunk; all lanes are here, in every turn.
@@ -100,9 +108,10 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
                         break;
                     }
                     let (row, first) = (intrinsics::opaque(row), intrinsics::opaque(first));
-                    let items: Tile<I, WIDTH, LOADS> =
-                        from_fn(|load| Self::load_some(from, load as u32 * row + first, count, is_head));
-                    if self.high == Spacing::<I::OnGpu, TERMS>::NONE {
+                    let items: Tile<I, WIDTH, LOADS> = from_fn(|load| {
+                        Self::load_some(from, load as u32 * row + first, count, is_head || is_anywhere)
+                    });
+                    if self.high == Spacing::<I::OnGpu, TERMS>::NONE && is_first {
                         // While the loads are in flight. All warps are here in the first turn.
                         self.digits.clear::<BLOCK>();
                         thread::sync_threads();
@@ -110,7 +119,7 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
                     self.choose_windows(&items[0]);
                     let mut moved = [I::OnGpu::UNMOVED; FEW];
                     if self.take(&items, I::OnGpu::FEW, &mut moved).is_some() {
-                        self.add_one_by_one::<P, WIDTH>(from, row, first, count, is_head);
+                        self.add_one_by_one::<P, WIDTH>(from, row, first, count, is_head || is_anywhere);
                     }
                     self.add_moved(moved);
                     if is_head {

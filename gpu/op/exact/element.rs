@@ -17,6 +17,7 @@ use crate::op::tally::Tallied;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::op::{ExactDot, ExactSum};
 use crate::reduce::{self, Arguments};
+use crate::segments::Arguments as SegmentArguments;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::slot;
 use core::fmt::Debug;
@@ -115,6 +116,24 @@ pub trait Summing<I: Copy + 'static> {
     #[cfg(not(target_arch = "nvptx64"))]
     fn of_slot(word: impl Fn(usize) -> u64) -> Option<Self::State>;
 
+    /// As [`Agent::SUMMED_FROM`](agent::Agent::SUMMED_FROM).
+    const SUMMED_FROM: Option<u64> = None;
+
+    /// As [`Agent::sum_segments`](agent::Agent::sum_segments).
+    ///
+    /// # Safety
+    ///
+    /// As for [`Agent::sum_segments`](agent::Agent::sum_segments).
+    #[inline(always)]
+    unsafe fn sum_segments<
+        O: OfExactSum<I, Accumulator = Self::State>,
+        P: Input<Item = I>,
+        const WIDTH: usize,
+    >(
+        _: SegmentArguments<P, O, O::Output>,
+    ) {
+    }
+
     /// What an operator's kernel does.
     ///
     /// # Safety
@@ -178,6 +197,24 @@ impl<I: Terms<N>, const N: usize, const W: usize, const FEW: usize, const LOADS:
     type State = Fixed<W>;
     const ZERO: Fixed<W> = Fixed::ZERO;
     const LOW: i32 = I::LOW;
+    // Sums that are held in registers add a few items sooner.
+    const SUMMED_FROM: Option<u64> = match W {
+        ..6 => None,
+        6..10 => Some(96),
+        _ => Some(0),
+    };
+
+    #[inline(always)]
+    unsafe fn sum_segments<
+        O: OfExactSum<I, Accumulator = Fixed<W>>,
+        P: Input<Item = I>,
+        const WIDTH: usize,
+    >(
+        arguments: SegmentArguments<P, O, O::Output>,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { agent::exact::sum_segments::<O, P, WIDTH, N, W, LOADS, TERMS>(arguments) }
+    }
 
     #[inline(always)]
     fn add(sum: &mut Fixed<W>, item: I) {
