@@ -82,16 +82,16 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     const FOLDS_BY_LOADS: bool = true;
 
     /// How many items rows and segments must have on average for blocks to sum them in shared memory, by
-    /// [`sum_segments`](Self::sum_segments); 0 if blocks sum all of them so, and no other kernel is compiled.
+    /// [`sum_segments`](Self::sum_segments). 0 if blocks sum all rows and segments so: then no other kernel for them is compiled.
     const SUMMED_FROM: Option<u64> = None;
 
     /// Sums rows or segments, if [`SUMMED_FROM`](Self::SUMMED_FROM) says so.
     ///
     /// # Safety
     ///
-    /// There are fewer than 2^32 blocks. If [`Cut::weight`](segments::Cut::weight) is more than 1, there is a block for each of so many
-    /// parts of each segment, and at [`Cut::partials`](segments::Cut::partials) an empty slot for each. Otherwise as for
-    /// [`segments::reduce_segments`], without lists.
+    /// The launch has fewer than 2^32 blocks. [`Cut::weight`](segments::Cut::weight) is the number of parts of a segment. If it is more
+    /// than 1, the launch has a block for each part of each segment, and each part has an empty slot at
+    /// [`Cut::partials`](segments::Cut::partials). Otherwise as for [`segments::reduce_segments`], without lists.
     #[inline(always)]
     unsafe fn sum_segments<P: Input<Item = I>, const WIDTH: usize>(
         self,

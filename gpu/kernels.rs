@@ -85,7 +85,7 @@ impl Parameters {
         self.push(member);
     }
 
-    /// Adds a parameter, and says at which of its bytes null pointers are.
+    /// Adds a parameter that has null pointers at these bytes.
     ///
     /// # Panics
     ///

@@ -109,20 +109,20 @@ pub unsafe fn reduce_chunks<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     }
 }
 
-/// What ends with a block's chunk, if anything does.
+/// The row or segment whose last chunk a block has folded.
 enum Ended {
     /// A row of several chunks.
     Row(u32),
-    /// Another segment of several chunks: its partial results, or those of its groups.
+    /// A segment of several chunks that is not a row: the partial results of its chunks or, if chunks form groups, of the groups.
     Segment(Partials),
 }
 
-/// The partial results of a row or segment.
+/// A row or segment, and where its partial results are.
 struct Partials {
     index: u64,
     start: u64,
     len: u64,
-    /// Their slots, and how many these are.
+    /// The slots of the partial results, and the number of slots.
     slots: *mut u64,
     count: u32,
 }

@@ -101,18 +101,19 @@ impl Needs {
         needs
     }
 
-    /// How exact sums of rows and segments are cut up: a block for each, or so many that all of the GPU is busy. The bits do not
-    /// depend on BLOCK, and so a block has as many threads as segments have work for on average. Returns none for many short
-    /// segments of types whose sums a thread has registers for.
+    /// How exact sums of rows and segments are cut up. A segment has one block or, if there are too few segments to keep the GPU
+    /// busy, several. The number of threads of a block does not change the bits, so it follows from the average length of the
+    /// segments, whatever BLOCK is. Returns none if threads sum the segments faster, each in its registers: many short segments of
+    /// `f32` and `bf16`.
     fn of_sums(gpu: &Gpu, types: &Types, segments: &SegmentBounds) -> Option<Self> {
         let SegmentBounds { count, len, .. } = *segments;
         let average = len / count.max(1);
         let least = types.summed_from?;
         let are_many = count >= LEAST_ROWS * u64::from(gpu.multiprocessors);
-        // If there are many, a thread folds several tiles, so that the end of a block costs less.
+        // If segments are many, a thread folds several tiles, so that there are fewer threads to add up for each segment.
         let tiles = if are_many { 4 } else { 1 };
         let of_thread = tiles * (LOADS_OF_SUM * types.width) as u64;
-        // If the number of segments is on the device, they may be fewer and longer.
+        // If the number of segments is on the device, there may be fewer and longer ones than the host assumes.
         let least_threads = if segments.has_number() { MOST_THREADS_OF_SUM } else { 32 };
         let threads = (average / of_thread).next_power_of_two().min(MOST_THREADS_OF_SUM.into()) as u32;
         let threads = threads.max(least_threads);
@@ -121,7 +122,8 @@ impl Needs {
         if average < least && count > held {
             return None;
         }
-        // If the host knows the number of segments, it can have several blocks for each. They wait for each other.
+        // A segment can have several blocks only if the host knows the number of segments: the block of the last part waits for
+        // the others, and so none of them may have another segment to sum first.
         let wanted = (WAVES_OF_SUMS * held / count.max(1)).min(MOST_PARTS_OF_SUM);
         let wanted = wanted.min(average / (LEAST_PART_OF_SUM * types.width as u64)).max(1);
         let parts = if segments.has_number() { 1 } else { wanted };
@@ -460,15 +462,19 @@ fn are_short_lines(types: &Types, rows: Rows, block: u32) -> bool {
         }
 }
 
-/// Loads that a thread of an exact sum has in flight, and the most threads of its block.
+/// Loads that a thread of an exact sum has in flight, at most.
 const LOADS_OF_SUM: usize = 4;
+
+/// The most threads of a block that sums exactly.
 const MOST_THREADS_OF_SUM: u32 = 256;
 
 /// Leaves of a part of a segment that are worth a block of their own.
 const LEAST_PART_OF_SUM: u64 = 2048;
 
-/// The most parts of a segment, and how often as many blocks as the GPU holds have parts.
+/// The most parts of a segment.
 const MOST_PARTS_OF_SUM: u64 = 256;
+
+/// If segments have several parts, the parts of all segments are this many times the blocks that the GPU holds at a time, at most.
 const WAVES_OF_SUMS: u64 = 4;
 
 /// The most blocks for exact sums of segments, if each takes one segment after another.

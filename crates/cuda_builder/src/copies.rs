@@ -14,15 +14,15 @@
 //! @%p1 bra $L__BB0_1;
 //! ```
 //!
-//! ptxas unrolls it: a kernel with a hundred copies of 280 bytes takes 9 s to compile. Words of 8 bytes, if both
-//! addresses are multiples of 8, and a loop that stays a loop take a fourteenth of the time.
+//! ptxas unrolls this loop: a kernel with a hundred copies of 280 bytes takes 9 s to compile. If both addresses are multiples of 8,
+//! [`widen`] makes a loop over words of 8 bytes, and tells ptxas not to unroll it: the kernel takes 0.7 s.
 
 use std::collections::HashMap;
 
 /// The most accesses of one kind in the body of a loop.
 const MOST: usize = 16;
 
-/// Returns a function with wider loops.
+/// Returns a function whose loops over bytes are loops over the widest words that the addresses allow.
 pub(crate) fn widen(function: &str) -> String {
     let lines: Vec<&str> = function.lines().collect();
     if !function.contains(".b8 [") {
@@ -248,7 +248,7 @@ impl<'a> Alignments<'a> {
         alignments
     }
 
-    /// Returns that of a register, a variable or a number.
+    /// Returns a power of two, at most [`WORD`], of which a register, a variable's address or a number is a multiple.
     fn of_term(&self, term: &str) -> usize {
         match term.parse::<i64>() {
             Ok(number) => 1 << number.trailing_zeros().min(WORD.trailing_zeros()),

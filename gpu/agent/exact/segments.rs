@@ -9,15 +9,15 @@ use crate::segments::Arguments;
 use crate::slot;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
-/// A part of a segment begins at a multiple of so many items from the segment's start.
+/// If several blocks sum a segment, the number of items in each part but the last is a multiple of this.
 const SHARE: u64 = 1024;
 
 /// The most items that are added before carries are propagated. A digit has room for 2^31 additions; this is less, so that a test
 /// can exceed it.
 const MOST_ITEMS: u64 = 1 << 24;
 
-/// Sums segments. Block b of [`Cut::weight`](crate::segments::Cut::weight) blocks for each segment sums part b. If the weight is 1,
-/// the blocks take one segment after another.
+/// Sums segments. [`Cut::weight`](crate::segments::Cut::weight) is the number of parts of a segment, and each part has a block. The block of
+/// the last part adds up the sums of the others. If a segment is one part, a block sums one segment after another.
 ///
 /// # Safety
 ///
