@@ -278,6 +278,14 @@ impl<'a, A: Copy> Pairwise<'a, A> {
         }
     }
 
+    /// Returns the value of all that has come, and begins anew.
+    #[inline(always)]
+    pub(crate) fn take<O: Op<I, Accumulator = A>, I: Copy + 'static>(&mut self, op: &O) -> A {
+        let all = self.finish(op);
+        (self.leaves, self.all) = (0, op.identity());
+        all
+    }
+
     #[inline(always)]
     pub(crate) fn finish<O: Op<I, Accumulator = A>, I: Copy + 'static>(&self, op: &O) -> A {
         let mut all = self.all;

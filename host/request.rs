@@ -5,7 +5,7 @@
 use crate::by_index::Tally;
 use crate::{Element, Kernels, Op, Plan};
 use gpu_reduce_kernels::agent::{Agent, in_parts, kernels, member, summed_from};
-use gpu_reduce_kernels::columns::{self, Columns};
+use gpu_reduce_kernels::columns::{self, Columns, PerThread};
 use gpu_reduce_kernels::element::Dtype;
 use gpu_reduce_kernels::input::Input;
 use gpu_reduce_kernels::kernels::{Family, Identity, Operator, Parameters};
@@ -44,6 +44,10 @@ pub struct Types {
     pub bytes: usize,
     /// Neighbouring columns that a thread folds as one, if it can: any columns, and short ones.
     pub beside: [usize; 2],
+    /// Items of a column that a thread has in flight.
+    pub loads: usize,
+    /// Whether a thread folds several leaves of a column at a time.
+    pub is_side_by_side: bool,
     /// Words of a slot for an accumulator.
     pub words: usize,
     /// Whether these words are a full slot.
@@ -72,6 +76,8 @@ impl Types {
                 summed_from: summed_from::<O, P::Item>(),
                 bytes: P::BYTES,
                 beside: columns::beside::<O, P>(),
+                loads: columns::loads::<O, P::Item>(),
+                is_side_by_side: columns::is_side_by_side::<O, P::Item>(),
                 words: slot::words::<O::Accumulator>(),
                 is_full: |words| O::agent().of_slot(|index| words[index].load(Ordering::Relaxed)).is_some(),
                 is_exact: O::EXACT,
@@ -98,9 +104,8 @@ impl Types {
         // A column of more items, or bytes, has loads enough. Items that are folded in turn gain in columns of any length, if
         // there are so many that all of a GPU is busy.
         let is_short = columns.reduced <= 24 && columns.reduced * self.bytes as u64 <= 96;
-        let is_in_turn = !self.is_exact && self.words > 2;
         let many = if is_short { 1 << 14 } else { 1 << 16 };
-        let is_of_line = (is_short || is_in_turn) && columns.count / of_line as u64 >= many;
+        let is_of_line = (is_short || !self.is_side_by_side) && columns.count / of_line as u64 >= many;
         let divides = |beside: usize| columns.inner.is_multiple_of(beside as u64);
         let is_of_word = if columns::is_pair(self.bytes) {
             columns.reduced <= self.width as u64 * u64::from(block)
@@ -118,9 +123,17 @@ impl Types {
         } else {
             1
         };
-        let of_threads = [self.width, beside, beside * self.bytes, beside * self.words];
-        let is_of_block = beside > 1 && !is_in_turn && (beside != of_word || columns::is_pair(self.bytes));
-        columns::Cut::new(columns, of_threads, block, self.is_exact, is_of_block)
+        let is_narrow_word = beside == of_word && !columns::is_pair(self.bytes);
+        let per_thread = PerThread {
+            beside,
+            bytes: beside * self.bytes,
+            words: beside * self.words,
+            loads: self.loads,
+            is_exact: self.is_exact,
+            is_side_by_side: self.is_side_by_side,
+            is_of_block: beside > 1 && self.is_side_by_side && !is_narrow_word,
+        };
+        columns::Cut::new(columns, self.width, block, per_thread)
     }
 
     /// Returns the types of the search for runs of keys: a constant.
@@ -136,6 +149,8 @@ impl Types {
                 summed_from: None,
                 bytes: size_of::<K>(),
                 beside: [1; 2],
+                loads: 1,
+                is_side_by_side: false,
                 words: 1,
                 is_full: |_| true,
                 is_exact: true,

@@ -3,7 +3,8 @@
 //! [`Words`] is the input whose items are V items that lie side by side. [`Each`] is the operator of these, which
 //! reduces each of the V columns by itself, and so gives the bits of one column alone.
 
-use crate::agent::Agent;
+use super::columns::loads;
+use crate::agent::{Agent, folds_by_loads};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::kernels::Parameters;
@@ -24,7 +25,10 @@ const fn columns<O: Op<P::Item>, P: Input>(bytes: usize, most: usize) -> usize {
 /// Returns how many neighbouring columns a thread folds if items lie at multiples of as many bytes as it loads at once: those
 /// of 4 bytes, or [pairs](is_pair).
 pub const fn of_word<O: Op<P::Item>, P: Input>() -> usize {
-    columns::<O, P>(if is_pair(P::BYTES) { 8 } else { 4 }, if O::EXACT { 32 } else { 8 })
+    match is_pair(P::BYTES) {
+        true => columns::<O, P>(8, if O::EXACT { 32 } else { 16 }),
+        false => columns::<O, P>(4, if O::EXACT { 32 } else { 256 / loads::<O, P::Item>() }),
+    }
 }
 
 /// Returns whether a thread loads two neighbouring items of `bytes` bytes at once, where there are many columns and each has
@@ -151,6 +155,7 @@ pub(crate) struct EachColumn;
 
 impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [I; V]> for EachColumn {
     const COLUMNS: usize = V;
+    const FOLDS_BY_LOADS: bool = folds_by_loads::<O, I>();
 
     #[inline(always)]
     fn fold_item(

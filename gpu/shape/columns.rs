@@ -17,6 +17,10 @@
 //!   16 bytes. "A column" in this file may be several of them.
 //! - A column is cut as its [`Plan`] says. A **leaf** is one of a chunk's accumulators. A thread has 2^n
 //!   neighbouring leaves, an aligned subtree, and keeps one value for each level of it.
+//! - Of a column of a little more than a row of the plan, the first leaves have two items, the others one. So if a column has
+//!   several rows, neighbouring threads fold **strips** of leaves in turn, and exchange the strips' values.
+//! - The lanes of a warp load together, and a barrier of the warp follows the loads: without it, ptxas waits for each load before it
+//!   loads the next, if the accumulators leave few registers. Threads beyond the last column fold that one, and store nothing.
 //! - If there are few columns, several blocks share a chunk. No block waits: the last one to arrive goes on. Then
 //!   neighbouring threads load neighbouring leaves. At the end of a chunk each thread gets the accumulators of its own
 //!   leaves from the threads that loaded them.
@@ -31,14 +35,15 @@ use crate::agent::{self, Agent};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::plan::{self, GROUP, PARTIALS};
-use crate::tree::{LEVELS, Pairwise, fold_thread, unrolled};
+use crate::tree::{LEVELS, Pairwise, fold_thread, of_thread, unrolled};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
-use cuda_std::{intrinsics, shared_array, thread};
+use cuda_std::shared::Shared;
+use cuda_std::{intrinsics, shared_array, thread, warp};
 
 /// The most threads of a block.
 pub const THREADS: u32 = 256;
@@ -81,11 +86,32 @@ pub struct Cut {
     threads: u32,
     /// Leaves of a thread, as a logarithm.
     leaves: u32,
+    /// Strips of a thread's leaves, as a logarithm.
+    strips: u32,
     panels: u32,
     /// [`words`](Self::words) words of slots for partial results.
     pub partials: *mut u64,
     /// [`counts`](Self::counts) counters of partial results, all 0 before the launch and after it.
     pub counts: *mut u32,
+}
+
+/// How a thread folds columns.
+#[derive(Clone, Copy, Debug)]
+pub struct PerThread {
+    /// Neighbouring columns that it folds as one.
+    pub beside: usize,
+    /// Bytes of their items together.
+    pub bytes: usize,
+    /// Words of 4 bytes of their accumulators together.
+    pub words: usize,
+    /// Items of a column that it has in flight, see [`loads`].
+    pub loads: usize,
+    /// Whether the operator is [`EXACT`](Op::EXACT).
+    pub is_exact: bool,
+    /// Whether it folds several leaves at a time, see [`is_side_by_side`].
+    pub is_side_by_side: bool,
+    /// Whether a block folds all of a column.
+    pub is_of_block: bool,
 }
 
 /// Blocks that keep any GPU busy.
@@ -112,16 +138,9 @@ impl Columns {
 }
 
 impl Cut {
-    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side. A thread folds
-    /// `beside` columns, whose items have `bytes` bytes together, and their accumulators `words` words of 4 bytes.
-    /// `is_exact` says whether the operator is [`EXACT`](Op::EXACT).
-    pub fn new(
-        columns: &Columns,
-        [width, beside, bytes, words]: [usize; 4],
-        block: u32,
-        is_exact: bool,
-        is_of_block: bool,
-    ) -> Self {
+    /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side.
+    pub fn new(columns: &Columns, width: usize, block: u32, per_thread: PerThread) -> Self {
+        let PerThread { beside, bytes, words, loads, is_exact, is_side_by_side, is_of_block } = per_thread;
         let Columns { count, reduced, inner } = columns.of_threads(beside as u64);
         let plan = Plan::on_a_device(reduced, width, block, is_exact);
         // `leaves` first counts the leaves of a chunk, as a logarithm.
@@ -143,20 +162,15 @@ impl Cut {
         // Panels of a power of two begin at boundaries of memory. Others leave no lanes idle.
         let is_mostly_full = 7 * u128::from(count) > 6 * (u128::from(panels) << widest);
         let panel = if is_mostly_full { 1 << widest } else { count.div_ceil(panels) as u32 };
-        // Leaves of one item are loaded 16 at a time, unless the order does not matter.
-        let is_one_by_one = is_exact || words > 2 * beside;
-        let least = if is_one_by_one || reduced > plan.row { 0 } else { 4 };
+        // Leaves of one item are loaded several at a time, unless the order does not matter.
+        let least = if is_exact || !is_side_by_side || reduced > plan.row { 0 } else { 4 };
         let threads = ((1 << most) / panel).ilog2().min(leaves.saturating_sub(least));
         leaves -= threads;
         let rows = plan.chunk.min(reduced).div_ceil(plan.row);
         let mut parts = 0;
         // The threads of few columns load side by side if each has leaves for half of its loads. It has no more than these
         // if the columns have many rows: then a block reads whole cache lines.
-        let half = match bytes {
-            0..=4 => 3,
-            5..=8 => 2,
-            _ => 1,
-        };
+        let half = (loads / 2).ilog2();
         let is_few = panel <= FEW && rows >= 16;
         let least_left = if threads <= half { 0 } else { half + u32::from(!is_few) };
         while !is_of_block
@@ -167,6 +181,9 @@ impl Cut {
         {
             (parts, leaves) = (parts + 1, leaves - 1);
         }
+        // Leaves of a column of several rows have an item more or less, so threads have strips of them in turn.
+        let is_in_strips = reduced > plan.row && !is_narrow(panel, bytes);
+        let strips = if is_in_strips { most_strips(4 * words).min(leaves.saturating_sub(4)) } else { 0 };
         Self {
             inverse: u64::MAX / inner,
             chunk: plan.chunk,
@@ -177,6 +194,7 @@ impl Cut {
             panel,
             threads,
             leaves,
+            strips,
             panels: u32::try_from(panels).unwrap_or(u32::MAX),
             partials: core::ptr::null_mut(),
             counts: core::ptr::null_mut(),
@@ -240,9 +258,23 @@ const CHUNKS: u32 = 1;
 const GROUPS: u32 = 2;
 const ALL: u32 = 3;
 
+/// Returns whether a warp would read parts of cache lines only, if neighbouring threads did not read neighbouring leaves. With 72
+/// bytes side by side, that is still faster (87 µs for sums of 9 columns of `f64` on an H200, and 92 if they do not); with 88 it is
+/// slower (98 and 80), and so it is with more columns (variances of 17 columns of `f32` 210 and 135).
+const fn is_narrow(panel: u32, bytes: usize) -> bool {
+    panel <= FEW && panel as usize * bytes <= 80
+}
+
 /// Returns whether a thread folds several leaves at a time.
-const fn is_side_by_side<O: Op<I>, I: Copy + 'static>() -> bool {
-    O::EXACT || size_of::<O::Accumulator>() <= 8 * agent::columns::<O, I>()
+pub const fn is_side_by_side<O: Op<I>, I: Copy + 'static>() -> bool {
+    let bytes = size_of::<O::Accumulator>() / agent::columns::<O, I>();
+    O::EXACT || bytes <= 8 || bytes <= 24 && agent::folds_by_loads::<O, I>()
+}
+
+/// Returns whether an item's accumulator has 8 bytes, and the item fewer.
+const fn is_widened<O: Op<P::Item>, P: Input>() -> bool {
+    size_of::<O::Accumulator>() == 8 * agent::columns::<O, P::Item>()
+        && P::BYTES < size_of::<O::Accumulator>()
 }
 
 /// Returns whether columns that are folded with this LOADS have a row of items at most, and a block folds all of a column.
@@ -267,8 +299,14 @@ pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
         5..=8 => 4,
         _ => 2,
     };
-    // Leaves that are folded one after another do not stay in registers.
-    if is_side_by_side::<O, I>() { 2 * least } else { least }
+    match size_of::<O::Accumulator>() {
+        // Leaves that are folded one after another do not stay in registers.
+        _ if !is_side_by_side::<O, I>() => least,
+        0..=8 => 2 * least,
+        _ if O::EXACT => 2 * least,
+        9..=16 => least,
+        _ => 4,
+    }
 }
 
 /// Returns how many neighbouring columns a thread folds as one, if all arrays and columns allow it: any columns, and
@@ -288,24 +326,27 @@ pub const fn beside<O: Op<P::Item>, P: Input>() -> [usize; 2] {
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     arguments: Arguments<P, O, O::Output>,
 ) {
+    let shared = shared_array![u32; words_in_shared::<O, P>()];
     macro_rules! beside {
         ($($columns:literal)*) => {$(
             if const { beside::of_line::<O, P>() == $columns && beside::of_word::<O, P>() != $columns }
                 && arguments.cut.beside == $columns
             {
                 // SAFETY: as the caller vouches.
-                return unsafe { reduce_beside::<O, P, 0, 4, 4, $columns>(arguments) };
+                return unsafe { reduce_beside::<O, P, 0, 4, 4, $columns>(arguments, shared) };
             }
             if const { beside::of_word::<O, P>() == $columns } && arguments.cut.beside == $columns {
                 // SAFETY: as the caller vouches.
                 return unsafe {
                     if const { is_pair(P::BYTES) } {
-                        reduce_beside::<O, P, 0, 8, 16, $columns>(arguments);
+                        reduce_beside::<O, P, 0, 8, 16, $columns>(arguments, shared);
                     } else if O::EXACT {
-                        reduce_beside::<O, P, LOADS, LOADS, LOADS, $columns>(arguments);
-                    } else {
+                        reduce_beside::<O, P, LOADS, LOADS, LOADS, $columns>(arguments, shared);
+                    } else if const { $columns * size_of::<O::Accumulator>() <= 16 } {
                         // Leaves of several items keep an accumulator for each load: 16 do not stay in registers.
-                        reduce_beside::<O, P, LOADS, 8, 16, $columns>(arguments);
+                        reduce_beside::<O, P, LOADS, 8, 16, $columns>(arguments, shared);
+                    } else {
+                        reduce_beside::<O, P, LOADS, 4, 8, $columns>(arguments, shared);
                     }
                 };
             }
@@ -314,10 +355,13 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     beside! { 2 4 8 16 }
     // SAFETY: as the caller vouches.
     unsafe {
-        if const { P::BYTES <= 8 } {
-            reduce_each::<O, P, LOADS, LOADS, 16>(arguments);
+        if const { P::BYTES <= 8 && matches!(size_of::<O::Accumulator>(), 5..=8) && !O::EXACT } {
+            // Leaves of several items keep an accumulator for each load: 16 of 8 bytes do not stay in registers.
+            reduce_each::<O, P, LOADS, 8, 16>(arguments, shared);
+        } else if const { P::BYTES <= 8 && size_of::<O::Accumulator>() <= 16 } {
+            reduce_each::<O, P, LOADS, LOADS, 16>(arguments, shared);
         } else {
-            reduce_each::<O, P, LOADS, LOADS, LOADS>(arguments);
+            reduce_each::<O, P, LOADS, LOADS, LOADS>(arguments, shared);
         }
     }
 }
@@ -337,6 +381,7 @@ unsafe fn reduce_beside<
     const V: usize,
 >(
     Arguments { input, shape, cut, results, default, op }: Arguments<P, O, O::Output>,
+    shared: Shared<u32>,
 ) {
     let arguments = Arguments {
         input: Words::<P, V>(input),
@@ -347,7 +392,7 @@ unsafe fn reduce_beside<
         op: Each::new(op, default),
     };
     // SAFETY: as the caller vouches.
-    unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, MANY, OF_ROW>(arguments) }
+    unsafe { reduce_each::<Each<O, O::Output, V>, Words<P, V>, LOADS, MANY, OF_ROW>(arguments, shared) }
 }
 
 /// Reduces each column. A thread has LOADS items in flight if there are few columns; if there are many, OF_ROW if their leaves
@@ -366,6 +411,7 @@ unsafe fn reduce_each<
     const OF_ROW: usize,
 >(
     arguments: Arguments<P, O, O::Output>,
+    shared: Shared<u32>,
 ) {
     let Arguments { input, shape: columns, cut, results, default, op } = arguments;
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
@@ -380,33 +426,35 @@ unsafe fn reduce_each<
     unsafe { assert_unchecked(cut.panel > 0) };
     let (in_panel, number) = (thread % cut.panel, thread / cut.panel);
     let column = u64::from(panel) * u64::from(cut.panel) + u64::from(in_panel);
+    // Threads beyond the last column fold that one, so that all threads of a block do the same.
     let is_there = column < columns.count;
-    let [outer, inner] = divide(column, columns.inner, cut.inverse);
+    let [outer, inner] = divide(column.min(columns.count - 1), columns.inner, cut.inverse);
     let at = input.offset((outer * columns.reduced * columns.inner + inner) as usize);
     let start = u64::from(chunk) * cut.chunk;
     let (mut op, mut items) = (op, 0);
-    if is_there && columns.reduced > 0 {
+    if columns.reduced > 0 {
         // SAFETY: it is the column's first item.
         op = op.begin(unsafe { at.read() });
         items = (columns.reduced - start).min(cut.chunk) as u32;
     }
-    let leaf = ((part << cut.threads) + number) << cut.leaves;
     let chunk_of_column = Chunk {
         at: at.offset((start * columns.inner) as usize),
         stride: columns.inner as usize,
         index: start,
         items,
         row: cut.row,
-        leaves: [leaf, (leaf + (1 << cut.leaves)).min(items)],
-        count: 1 << cut.leaves,
+        first: part << (cut.threads + cut.leaves),
+        leaves: cut.leaves,
+        strips: cut.strips,
         number: [number, 1 << cut.threads],
         column: in_panel,
         panel: cut.panel,
+        shared,
     };
     let mut waiting = [const { MaybeUninit::uninit() }; LEVELS];
     let levels = const { levels_in_registers(size_of::<O::Accumulator>(), LOADS) };
     let mut tree = Pairwise::new(&op, &mut waiting, levels);
-    // SAFETY: the thread's leaves lie in the column.
+    // SAFETY: the chunk's items lie in the column, and every thread of the block is here.
     unsafe { chunk_of_column.fold::<O, LOADS, MANY, OF_ROW>(&op, &mut tree) };
 
     let words = slot::words::<O::Accumulator>();
@@ -432,7 +480,8 @@ unsafe fn reduce_each<
     let all = loop {
         intrinsics::no_unroll();
         // SAFETY: every thread of the block is here.
-        let value = unsafe { fold_panel::<O, P::Item>(&op, tree.finish(&op), cut.panel, cut.threads) };
+        let value =
+            unsafe { fold_panel::<O, P::Item>(&op, tree.finish(&op), cut.panel, cut.threads, shared) };
         if stage == ALL {
             break value;
         }
@@ -530,102 +579,161 @@ struct Chunk<P> {
     items: u32,
     /// Leaves in a row.
     row: u32,
-    /// The thread's leaves: from the first to the end.
-    leaves: [u32; 2],
-    /// Leaves of the thread, with those that are missing at the chunk's end.
-    count: u32,
+    /// The first of the block's leaves.
+    first: u32,
+    /// Leaves of the thread, with those that are missing at the chunk's end, as a logarithm.
+    leaves: u32,
+    /// Strips of these, as a logarithm.
+    strips: u32,
     /// Which of the column's threads this one is, counted from 0; and how many threads the column has.
     number: [u32; 2],
     /// The number of the column in its panel.
     column: u32,
     /// Columns in the panel.
     panel: u32,
+    /// What the block's threads exchange values through.
+    shared: Shared<u32>,
 }
 
 impl<P: Input> Chunk<P> {
+    /// Returns a strip's leaves: the first, and where they end.
+    #[inline(always)]
+    fn leaves_of(&self, strip: u32) -> [u32; 2] {
+        let of_strip = self.leaves - self.strips;
+        let first = self.first + (strip << of_strip);
+        [first, (first + (1 << of_strip)).min(self.items)]
+    }
+
     /// Folds the thread's leaves, as [`reduce_each`] says.
     ///
     /// # Safety
     ///
-    /// The chunk's items are valid.
+    /// The chunk's items are valid, and every thread of the block calls it.
     #[inline(always)]
     unsafe fn fold<O: Op<P::Item>, const LOADS: usize, const MANY: usize, const OF_ROW: usize>(
         &self,
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
     ) {
+        // All threads of the block take the same branch.
+        let [_, threads] = self.number;
+        let has_all_threads = thread::block_dim_x() == threads * self.panel;
+        let is_narrow = is_narrow(self.panel, P::BYTES);
         // SAFETY: as the caller promises.
         unsafe {
-            if is_side_by_side::<O, P::Item>() {
-                // All threads of the block take the same branch.
-                let [_, threads] = self.number;
-                let has_all_threads = thread::block_dim_x() == threads * self.panel;
-                let is_narrow = self.panel as usize * P::BYTES < LINE;
-                if const { LOADS > 0 }
-                    && is_narrow
-                    && has_all_threads
-                    && threads >= LOADS as u32
-                    && self.count >= LOADS as u32 / 2
-                {
-                    self.fold_together::<O, LOADS>(op, tree);
-                } else if const { !O::EXACT }
-                    && (const { is_of_block::<O, P::Item, LOADS>() } || self.items <= self.row)
-                {
-                    self.fold_row::<O, OF_ROW>(op, tree);
-                } else {
-                    self.fold_side_by_side::<O, MANY>(op, tree);
-                }
+            if const { LOADS > 0 && is_side_by_side::<O, P::Item>() }
+                && is_narrow
+                && has_all_threads
+                && threads >= LOADS as u32
+                && 1 << self.leaves >= LOADS as u32 / 2
+            {
+                self.fold_together::<O, LOADS>(op, tree);
+            } else if const { !O::EXACT && is_side_by_side::<O, P::Item>() }
+                && (const { is_of_block::<O, P::Item, LOADS>() }
+                    || self.strips == 0 && self.items <= self.row)
+            {
+                self.fold_row::<O, OF_ROW>(op, tree);
             } else {
-                self.fold_in_turn::<O, MANY>(op, tree);
+                self.fold_strips::<O, MANY>(op, tree);
             }
         }
     }
 
-    /// Folds LOADS leaves at a time.
+    /// Folds the thread's leaves strip by strip. A thread's strips are as many strips apart as the column has threads. The block
+    /// exchanges their results, so that each thread has those of neighbours.
     ///
     /// # Safety
     ///
-    /// The chunk's items are valid.
+    /// The chunk's items are valid, and every thread of the block calls it.
+    #[inline(always)]
+    unsafe fn fold_strips<O: Op<P::Item>, const LOADS: usize>(
+        &self,
+        op: &O,
+        tree: &mut Pairwise<'_, O::Accumulator>,
+    ) {
+        let [number, threads] = self.number;
+        let end = threads << self.strips;
+        let place = |strip: u32| strip * self.panel + self.column;
+        let mut strip = number;
+        while strip < end {
+            intrinsics::no_unroll();
+            // SAFETY: as the caller promises. No two threads have the same strip.
+            unsafe {
+                if is_side_by_side::<O, P::Item>() {
+                    self.fold_side_by_side::<O, LOADS>(op, tree, self.leaves_of(strip));
+                } else {
+                    self.fold_in_turn::<O, LOADS>(op, tree, self.leaves_of(strip));
+                }
+                if const { !O::EXACT } && self.strips > 0 {
+                    exchange::write(self.shared, end * self.panel, place(strip), &tree.take(op));
+                }
+            }
+            strip += threads;
+        }
+        if O::EXACT || self.strips == 0 {
+            return;
+        }
+        thread::sync_threads();
+        for strip in number << self.strips..(number + 1) << self.strips {
+            intrinsics::no_unroll();
+            if self.leaves_of(strip)[0] < self.items {
+                // SAFETY: written before the barrier.
+                tree.push(op, unsafe { exchange::read(self.shared, end * self.panel, place(strip)) });
+            }
+        }
+        thread::sync_threads();
+    }
+
+    /// Folds leaves, LOADS at a time.
+    ///
+    /// # Safety
+    ///
+    /// The chunk's items are valid, and every thread of the block calls it.
     #[inline(always)]
     unsafe fn fold_side_by_side<O: Op<P::Item>, const LOADS: usize>(
         &self,
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
+        [mut leaf, end]: [u32; 2],
     ) {
-        let [mut leaf, end] = self.leaves;
-        while leaf < end {
-            intrinsics::no_unroll();
-            let mut all = [op.identity(); LOADS];
-            let mut item = leaf;
-            while item < self.items {
+        // SAFETY: as the caller promises: the lanes of a warp go on until none has leaves left.
+        unsafe {
+            while warp::warp_vote_any(warp::ALL, leaf < end) {
                 intrinsics::no_unroll();
-                let left = (self.items - item).min(self.count);
-                let index = self.index + u64::from(item);
-                let mut at = self.at.offset(item as usize * self.stride);
-                // SAFETY: `left` items are left.
-                unsafe {
-                    if left >= LOADS as u32 {
-                        let mut items = [P::zeroed(); LOADS];
-                        for item in &mut items {
-                            *item = at.read();
-                            at = at.offset(self.stride);
-                        }
+                let mut all = [op.identity(); LOADS];
+                let mut item = leaf;
+                loop {
+                    intrinsics::no_unroll();
+                    let (at, left) = self.rest(item);
+                    let index = self.index + u64::from(item);
+                    if are_whole::<LOADS>(left) {
+                        let items = load_whole::<P, LOADS>(at, self.stride);
                         O::agent().fold_load(op, &mut all, items, index);
                     } else if O::EXACT {
-                        for index in index..index + u64::from(left) {
+                        let mut at = at;
+                        for index in index..index + u64::from(left.min(LOADS as u32)) {
                             intrinsics::no_unroll();
                             O::agent().fold_item(op, &mut all[0], at.read(), index);
                             at = at.offset(self.stride);
                         }
                     } else {
-                        self.fold_rest(op, &mut all, (at, left), index);
+                        let (items, left) = load_some::<P, LOADS>(at, self.stride, left);
+                        unrolled::<LOADS>(|load| {
+                            if (load as u32) < left {
+                                O::agent().fold_item(op, &mut all[load], items[load], index + load as u64);
+                            }
+                        });
+                    }
+                    item += self.row;
+                    if !warp::warp_vote_any(warp::ALL, item < self.items) {
+                        break;
                     }
                 }
-                item += self.row;
+                if leaf < end {
+                    tree.push(op, of_thread::<O, P::Item, LOADS>(op, all));
+                }
+                leaf += LOADS as u32;
             }
-            let all = if O::EXACT { all[0] } else { fold_thread::<O, P::Item, LOADS>(op, all) };
-            tree.push(op, all);
-            leaf += LOADS as u32;
         }
     }
 
@@ -633,64 +741,47 @@ impl<P: Input> Chunk<P> {
     ///
     /// # Safety
     ///
-    /// The chunk's items are valid, and at most a row.
+    /// The chunk's items are valid, at most a row. Every thread of the block calls it.
     #[inline(always)]
     unsafe fn fold_row<O: Op<P::Item>, const LOADS: usize>(
         &self,
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
     ) {
-        let [mut leaf, end] = self.leaves;
-        let mut at = self.at.offset(leaf as usize * self.stride);
-        while leaf < end {
-            intrinsics::no_unroll();
-            let left = end - leaf;
-            let index = self.index + u64::from(leaf);
-            let mut all = [op.identity(); LOADS];
-            // SAFETY: `left` items are left.
-            unsafe {
-                if left >= LOADS as u32 {
-                    let mut items = [P::zeroed(); LOADS];
-                    for item in &mut items {
-                        *item = at.read();
-                        at = at.offset(self.stride);
-                    }
-                    O::agent().fold_load(op, &mut all, items, index);
+        let [mut leaf, end] = self.leaves_of(self.number[0]);
+        // SAFETY: as the caller promises: the lanes of a warp go on until none has leaves left.
+        unsafe {
+            while warp::warp_vote_any(warp::ALL, leaf < end) {
+                intrinsics::no_unroll();
+                let (at, left) = self.rest(leaf);
+                let index = self.index + u64::from(leaf);
+                let all = if are_whole::<LOADS>(left) {
+                    let items = load_whole::<P, LOADS>(at, self.stride);
+                    fold_in_order::<O, P::Item, LOADS>(op, |load, all| {
+                        O::agent().fold_item(op, all, items[load], index + load as u64);
+                    })
                 } else {
-                    self.fold_rest(op, &mut all, (at, left), index);
+                    let (items, left) = load_some::<P, LOADS>(at, self.stride, left);
+                    fold_in_order::<O, P::Item, LOADS>(op, |load, all| {
+                        if (load as u32) < left {
+                            O::agent().fold_item(op, all, items[load], index + load as u64);
+                        }
+                    })
+                };
+                if leaf < end {
+                    tree.push(op, all);
                 }
+                leaf += LOADS as u32;
             }
-            tree.push(op, fold_thread::<O, P::Item, LOADS>(op, all));
-            leaf += LOADS as u32;
         }
     }
 
-    /// Folds the `left` items at `at`, at least one, each into the accumulator of its leaf. Where fewer than LOADS are left, it
-    /// reads the last one again and does not use it: a branch for each load would delay the loads.
-    ///
-    /// # Safety
-    ///
-    /// The items are valid.
+    /// Returns where an item lies, or the chunk's first one if it has none of this number; and how many items of the thread's
+    /// leaves there are from this one on, in this row.
     #[inline(always)]
-    unsafe fn fold_rest<O: Op<P::Item>, const LOADS: usize>(
-        &self,
-        op: &O,
-        all: &mut [O::Accumulator; LOADS],
-        (mut at, left): (P, u32),
-        index: u64,
-    ) {
-        let mut items = [P::zeroed(); LOADS];
-        for (load, item) in (1..).zip(&mut items) {
-            // SAFETY: as the caller vouches.
-            *item = unsafe { at.read() };
-            at = at.offset(if load < left { self.stride } else { 0 });
-        }
-        unrolled::<LOADS>(|load| {
-            if (load as u32) < left {
-                let item = op.lift(items[load], index + load as u64);
-                all[load] = op.combine(all[load], item);
-            }
-        });
+    fn rest(&self, item: u32) -> (P, u32) {
+        let left = self.items.saturating_sub(item).min(1 << (self.leaves - self.strips));
+        (self.at.offset(if left > 0 { item as usize * self.stride } else { 0 }), left)
     }
 
     /// Folds half of LOADS leaves at a time of every thread of the column together: a load of neighbouring threads is of
@@ -709,35 +800,38 @@ impl<P: Input> Chunk<P> {
         let [number, threads] = self.number;
         // Leaves of a thread at a time. The loads are of two rows.
         let loads = LOADS as u32 / 2;
-        // The leaves of the first thread of the column.
-        let first = self.leaves[0] - number * self.count;
+        let count = 1 << self.leaves;
         // From a load's leaf to the next load's: the leaves of as many threads as have that many leaves together.
-        let step = threads / loads * self.count;
+        let step = threads / loads * count;
         let shift = step.trailing_zeros();
         let stride = self.stride << shift;
         // From the last load of a row to the first of the next.
         let to_next = (self.row as usize * self.stride).wrapping_sub((loads as usize - 1) * stride);
         let mut before = 0;
-        while before < self.count {
+        while before < count {
             intrinsics::no_unroll();
             let mut all = [op.identity(); LOADS];
-            let mut item = first + number / loads * self.count + number % loads + before;
-            while item < self.items {
+            let mut item = self.first + number / loads * count + number % loads + before;
+            // SAFETY: the lanes of a warp have loads left, or wait for those that have.
+            while unsafe { warp::warp_vote_any(warp::ALL, item < self.items) } {
                 intrinsics::no_unroll();
-                let more = self.items - item;
+                let more = self.items.saturating_sub(item);
                 let mut left = ((more.min(self.row) + step - 1) >> shift).min(loads);
                 if more > self.row {
                     left = loads + (((more - self.row).min(self.row) + step - 1) >> shift);
                 }
-                let mut at = self.at.offset(item as usize * self.stride);
-                // SAFETY: `left` loads are left.
+                let mut at = self.at.offset(if left > 0 { item as usize * self.stride } else { 0 });
+                // SAFETY: `left` loads are left. All lanes of the warp are here.
                 unsafe {
-                    let mut items = [P::zeroed(); LOADS];
-                    for (load, item) in (1..).zip(&mut items) {
-                        *item = at.read();
-                        let next = if load == loads { to_next } else { stride };
-                        at = at.offset(if load < left { next } else { 0 });
-                    }
+                    let load = |load| {
+                        let item = at.read();
+                        let next = if load as u32 + 1 == loads { to_next } else { stride };
+                        at = at.offset(if load as u32 + 1 < left { next } else { 0 });
+                        item
+                    };
+                    // (ptxas would convert items to `f64` before the barrier, and wait for each of them.)
+                    let items: [_; LOADS] =
+                        if const { is_widened::<O, P>() } { from_fn(load) } else { load_together(load) };
                     let index = self.index + u64::from(item);
                     unrolled::<LOADS>(|load| {
                         let (row, place) = (load as u32 / loads, load as u32 % loads);
@@ -758,6 +852,10 @@ impl<P: Input> Chunk<P> {
             tree.push(op, all);
             before += loads;
         }
+        if !O::EXACT {
+            // What follows writes to the same shared memory.
+            thread::sync_threads();
+        }
     }
 
     /// Gives each thread the values of its own neighbouring leaves. Before, value i of thread t was of leaf i · threads + t.
@@ -768,19 +866,19 @@ impl<P: Input> Chunk<P> {
     #[inline(always)]
     unsafe fn give_back<O: Op<P::Item>, const LOADS: usize>(&self, all: &mut [O::Accumulator; LOADS]) {
         let loads = LOADS as u32 / 2;
-        let shared = shared_array![u32; THREADS as usize * LOADS / 2];
         let [number, threads] = self.number;
         let first = self.column * threads * loads;
         for word in 0..size_of::<O::Accumulator>().div_ceil(4) {
             thread::sync_threads();
             for (load, value) in (0..).zip(&all[..LOADS / 2]) {
                 // SAFETY: no two threads write the same element.
-                unsafe { shared.write(first + load * threads + number, slot::word(value, word) as u32) };
+                unsafe { self.shared.write(first + load * threads + number, slot::word(value, word) as u32) };
             }
             thread::sync_threads();
             for (load, value) in (0..).zip(&mut all[..LOADS / 2]) {
                 // SAFETY: written before the barrier.
-                slot::set_word(value, word, unsafe { shared.read(first + number * loads + load) });
+                let there = unsafe { self.shared.read(first + number * loads + load) };
+                slot::set_word(value, word, there);
             }
         }
     }
@@ -795,9 +893,9 @@ impl<P: Input> Chunk<P> {
         &self,
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
+        [first, end]: [u32; 2],
     ) {
         // Goes from an item of a leaf to the leaf's next item, or to the next leaf's first.
-        let [first, end] = self.leaves;
         let next = |[leaf, item]: [u32; 2]| {
             if item + self.row < self.items { [leaf, item + self.row] } else { [leaf + 1, leaf + 1] }
         };
@@ -832,6 +930,162 @@ impl<P: Input> Chunk<P> {
     }
 }
 
+/// Returns whether each lane of a warp has LOADS items left. (A block's last warp may have fewer than 32 lanes.)
+///
+/// # Safety
+///
+/// All lanes of the warp call it together.
+#[inline(always)]
+unsafe fn are_whole<const LOADS: usize>(left: u32) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { !warp::warp_vote_any(warp::ALL, left < LOADS as u32) }
+}
+
+/// Loads all items before any of them is used: else ptxas waits for each where registers are few.
+///
+/// # Safety
+///
+/// All lanes of the warp call it together.
+#[inline(always)]
+unsafe fn load_together<I, const LOADS: usize>(load: impl FnMut(usize) -> I) -> [I; LOADS] {
+    // SAFETY: as the caller promises.
+    unsafe { intrinsics::together(|| from_fn(load)) }
+}
+
+/// Loads LOADS items that lie `stride` apart.
+///
+/// # Safety
+///
+/// There are these items. All lanes of the warp call it together.
+#[inline(always)]
+unsafe fn load_whole<P: Input, const LOADS: usize>(mut at: P, stride: usize) -> [P::Item; LOADS] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        load_together(|_| {
+            let item = at.read();
+            at = at.offset(stride);
+            item
+        })
+    }
+}
+
+/// As [`load_whole`], where `left` items may be fewer than LOADS. Then the last is read again: a branch for each load would delay
+/// the loads. Returns `left` as well, hidden from the compiler: it would take the first load, and what is done with it, out of
+/// both branches.
+///
+/// # Safety
+///
+/// There are these items, or one if none are left. All lanes of the warp call it together.
+#[inline(always)]
+unsafe fn load_some<P: Input, const LOADS: usize>(
+    mut at: P,
+    stride: usize,
+    left: u32,
+) -> ([P::Item; LOADS], u32) {
+    let left = intrinsics::opaque(left);
+    // SAFETY: as the caller promises.
+    let items = unsafe {
+        load_together(|load| {
+            let item = at.read();
+            at = at.offset(if load as u32 + 1 < left { stride } else { 0 });
+            item
+        })
+    };
+    (items, left)
+}
+
+/// Folds LOADS values pairwise, neighbours first, as they come: a thread has registers for one of each level.
+#[inline(always)]
+fn fold_in_order<O: Op<I>, I: Copy + 'static, const LOADS: usize>(
+    op: &O,
+    fold: impl Fn(usize, &mut O::Accumulator),
+) -> O::Accumulator {
+    if const { size_of::<O::Accumulator>() <= 4 } {
+        let mut values = [op.identity(); LOADS];
+        unrolled::<LOADS>(|load| fold(load, &mut values[load]));
+        return fold_thread::<O, I, LOADS>(op, values);
+    }
+    // Element k is a subtree of 2^k values that waits for its neighbour.
+    let mut waiting = [op.identity(); 5];
+    unrolled::<LOADS>(|load| {
+        let (mut tree, mut level) = (op.identity(), 0);
+        fold(load, &mut tree);
+        while load >> level & 1 == 1 {
+            tree = op.combine(waiting[level], tree);
+            level += 1;
+        }
+        waiting[level] = tree;
+    });
+    waiting[LOADS.ilog2() as usize]
+}
+
+/// Returns how many strips of leaves a thread has at most, as a logarithm, if accumulators have `bytes` bytes: as many as fit in
+/// shared memory, besides which loads need room in the same cache.
+const fn most_strips(bytes: usize) -> u32 {
+    match bytes {
+        0..=4 => 3,
+        5..=16 => 2,
+        17..=32 => 1,
+        _ => 0,
+    }
+}
+
+/// Returns how many words a block needs in shared memory.
+const fn words_in_shared<O: Op<P::Item>, P: Input>() -> usize {
+    let ([word, line], bytes) = (beside::<O, P>(), size_of::<O::Accumulator>());
+    // What `give_back` exchanges; the values of a column; those of columns that are folded as one. Columns that a block has all of
+    // have no strips.
+    let all = [
+        THREADS as usize * 8,
+        words_of_values(bytes, true),
+        words_of_values(word * bytes, !is_pair(P::BYTES)),
+        words_of_values(line * bytes, !is_side_by_side::<O, P::Item>()),
+    ];
+    let (mut most, mut index) = (0, 0);
+    while index < all.len() {
+        most = if all[index] > most { all[index] } else { most };
+        index += 1;
+    }
+    most
+}
+
+/// Returns the words of the values that a block exchanges, if accumulators have `bytes` bytes, and if threads have strips.
+const fn words_of_values(bytes: usize, has_strips: bool) -> usize {
+    let strips = if has_strips { most_strips(bytes) } else { 0 };
+    let values = if strips > 0 { (THREADS as usize) << strips } else { most_at_once(bytes) };
+    values * bytes.div_ceil(4)
+}
+
+/// Values in shared memory, of which neighbouring threads have neighbouring words: word w of value i is word `count` · w + i.
+mod exchange {
+    use super::{Shared, slot};
+    use bytemuck::Pod;
+
+    /// # Safety
+    ///
+    /// There are `count` values, and nothing else accesses this one meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn write<A: Pod>(shared: Shared<u32>, count: u32, index: u32, value: &A) {
+        for word in 0..size_of::<A>().div_ceil(4) {
+            // SAFETY: as the caller promises.
+            unsafe { shared.write(word as u32 * count + index, slot::word(value, word) as u32) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`write`]; the value was written before a barrier.
+    #[inline(always)]
+    pub(super) unsafe fn read<A: Pod>(shared: Shared<u32>, count: u32, index: u32) -> A {
+        let mut value = A::zeroed();
+        for word in 0..size_of::<A>().div_ceil(4) {
+            // SAFETY: as the caller promises.
+            slot::set_word(&mut value, word, unsafe { shared.read(word as u32 * count + index) });
+        }
+        value
+    }
+}
+
 /// Returns how many accumulators of `bytes` bytes each a block exchanges at once, at most: a power of two.
 const fn most_at_once(bytes: usize) -> usize {
     match (32 << 10) / if bytes == 0 { 1 } else { bytes } {
@@ -853,15 +1107,16 @@ unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
     mut value: O::Accumulator,
     panel: u32,
     threads: u32,
+    shared: Shared<u32>,
 ) -> O::Accumulator {
-    let shared = shared_array![O::Accumulator; most_at_once(size_of::<O::Accumulator>())];
+    let count = const { most_at_once(size_of::<O::Accumulator>()) as u32 };
     let thread = thread::thread_idx_x();
     // SAFETY: as the caller vouches.
     unsafe { assert_unchecked(panel > 0) };
     let number = thread / panel;
     if threads > 0 {
         // SAFETY: each thread writes an element of its own.
-        unsafe { shared.write(thread, value) };
+        unsafe { exchange::write(shared, count, thread, &value) };
     }
     for level in 0..threads {
         intrinsics::no_unroll();
@@ -872,8 +1127,8 @@ unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
             // SAFETY: the neighbour wrote its element before the barrier, and nobody has since. The thread's
             // own element is read after the next barrier.
             unsafe {
-                value = op.combine(value, shared.read(neighbour));
-                shared.write(thread, value);
+                value = op.combine(value, exchange::read(shared, count, neighbour));
+                exchange::write(shared, count, thread, &value);
             }
         }
     }
