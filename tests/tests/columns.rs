@@ -168,6 +168,29 @@ fn many_columns() {
     check_many::<ArgMax, f32>(&SHAPES);
 }
 
+/// Columns of a little more than a row, and of up to five: a thread has strips of leaves, whose values the block exchanges. In the
+/// last two shapes, neighbouring threads have neighbouring leaves.
+#[test]
+fn columns_of_several_rows() {
+    const SHAPES: [[usize; 3]; 7] = [
+        [1, 300, 500],
+        [2, 511, 150],
+        [1, 700, 257],
+        [1, 1_030, 100],
+        [3, 260, 33],
+        [1, 600, 16],
+        [1, 513, 11],
+    ];
+    check_many::<Sum, f32>(&SHAPES);
+    check_many::<Sum, f16>(&SHAPES);
+    check_many::<NormL2, f16>(&SHAPES);
+    check_many::<NormL2, f32>(&SHAPES);
+    check_many::<NormL2, f64>(&SHAPES);
+    check_many::<Var, f32>(&SHAPES);
+    check_many::<Var, f16>(&SHAPES);
+    check_many::<LogSumExp, f32>(&SHAPES);
+}
+
 fn check_pairs<T: Sample>()
 where
     Dot: Op<(T, T), Output: Item>,
