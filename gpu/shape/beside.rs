@@ -25,6 +25,7 @@ const fn columns<O: Op<P::Item>, P: Input>(bytes: usize, most: usize) -> usize {
 /// Returns how many neighbouring columns a thread folds if items lie at multiples of as many bytes as it loads at once: those
 /// of 4 bytes, or [pairs](is_pair).
 pub const fn of_word<O: Op<P::Item>, P: Input>() -> usize {
+    // If columns are few, half of a thread's loads have accumulators of their own: 128 bytes of registers at most.
     match is_pair(P::BYTES) {
         true => columns::<O, P>(8, if O::EXACT { 32 } else { 16 }),
         false => columns::<O, P>(4, if O::EXACT { 32 } else { 256 / loads::<O, P::Item>() }),

@@ -292,7 +292,7 @@ const fn levels_in_registers(bytes: usize, loads: usize) -> usize {
     }
 }
 
-/// Returns the items that a thread has in flight.
+/// Returns the items that a thread has in flight if columns are few.
 pub const fn loads<O: Op<I>, I: Copy + 'static>() -> usize {
     let least = match size_of::<I>() {
         0..=4 => 8,
@@ -684,7 +684,7 @@ impl<P: Input> Chunk<P> {
         thread::sync_threads();
     }
 
-    /// Folds leaves, LOADS at a time.
+    /// Folds leaves, LOADS at a time, of any number of rows.
     ///
     /// # Safety
     ///
