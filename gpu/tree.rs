@@ -9,7 +9,7 @@
 //! level 3:  the result
 //! ```
 //!
-//! They differ in where the values lie: in a thread ([`fold_thread`], [`of_thread`], [`of_leaves`]), in the
+//! They differ in where the values lie: in a thread ([`fold_thread`], [`fold_in_order`], [`of_thread`], [`of_leaves`]), in the
 //! lanes of a warp ([`fold_warp`], [`fold_lanes`], [`fold_leaves_of_warp`]), in a block ([`fold_block`]), or
 //! one after another ([`Pairwise`]).
 
@@ -34,6 +34,32 @@ pub(crate) fn fold_thread<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
         stride *= 2;
     }
     values[0]
+}
+
+/// As [`fold_thread`], for values that `fold` makes one after another: it folds value `index` into an identity. A value of more than
+/// 4 bytes is combined as soon as its neighbour is there, so that a thread has registers for one of each level.
+#[inline(always)]
+pub(crate) fn fold_in_order<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
+    op: &O,
+    fold: impl Fn(usize, &mut O::Accumulator),
+) -> O::Accumulator {
+    if const { size_of::<O::Accumulator>() <= 4 } {
+        let mut values = [op.identity(); WIDTH];
+        unrolled::<WIDTH>(|index| fold(index, &mut values[index]));
+        return fold_thread::<O, I, WIDTH>(op, values);
+    }
+    // Element k is a subtree of 2^k values that waits for its neighbour.
+    let mut waiting = [op.identity(); 5];
+    unrolled::<WIDTH>(|index| {
+        let (mut tree, mut level) = (op.identity(), 0);
+        fold(index, &mut tree);
+        while index >> level & 1 == 1 {
+            tree = op.combine(waiting[level], tree);
+            level += 1;
+        }
+        waiting[level] = tree;
+    });
+    waiting[WIDTH.ilog2() as usize]
 }
 
 /// Folds the first `lanes` lanes of a warp pairwise, neighbours first. Lane 0 gets the result.

@@ -123,7 +123,8 @@ impl Types {
         } else {
             1
         };
-        let is_narrow_word = beside == of_word && !columns::is_pair(self.bytes);
+        // Columns of narrow items that are loaded as words may be long.
+        let may_be_long = beside == of_word && !columns::is_pair(self.bytes);
         let per_thread = PerThread {
             beside,
             bytes: beside * self.bytes,
@@ -131,7 +132,7 @@ impl Types {
             loads: self.loads,
             is_exact: self.is_exact,
             is_side_by_side: self.is_side_by_side,
-            is_of_block: beside > 1 && self.is_side_by_side && !is_narrow_word,
+            is_of_block: beside > 1 && self.is_side_by_side && !may_be_long,
         };
         columns::Cut::new(columns, self.width, block, per_thread)
     }

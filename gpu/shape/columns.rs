@@ -32,10 +32,10 @@ pub use super::beside::is_pair;
 use super::beside::{self, Each, Words};
 use super::{self as shape, Shape};
 use crate::agent::{self, Agent};
-use crate::exchange::slot;
+use crate::exchange::{in_shared, slot};
 use crate::input::Input;
 use crate::plan::{self, GROUP, PARTIALS};
-use crate::tree::{LEVELS, Pairwise, fold_thread, of_thread, unrolled};
+use crate::tree::{LEVELS, Pairwise, fold_in_order, of_thread, unrolled};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
@@ -639,8 +639,8 @@ impl<P: Input> Chunk<P> {
         }
     }
 
-    /// Folds the thread's leaves strip by strip. A thread's strips are as many strips apart as the column has threads. The block
-    /// exchanges their results, so that each thread has those of neighbours.
+    /// Folds the thread's leaves strip by strip. A thread's strips are as many strips apart as the column has threads. Then
+    /// the block exchanges the values of all strips: each thread gets those of neighbouring strips, and folds them.
     ///
     /// # Safety
     ///
@@ -665,7 +665,7 @@ impl<P: Input> Chunk<P> {
                     self.fold_in_turn::<O, LOADS>(op, tree, self.leaves_of(strip));
                 }
                 if const { !O::EXACT } && self.strips > 0 {
-                    exchange::write(self.shared, end * self.panel, place(strip), &tree.take(op));
+                    in_shared::write(self.shared, end * self.panel, place(strip), &tree.take(op));
                 }
             }
             strip += threads;
@@ -678,7 +678,7 @@ impl<P: Input> Chunk<P> {
             intrinsics::no_unroll();
             if self.leaves_of(strip)[0] < self.items {
                 // SAFETY: written before the barrier.
-                tree.push(op, unsafe { exchange::read(self.shared, end * self.panel, place(strip)) });
+                tree.push(op, unsafe { in_shared::read(self.shared, end * self.panel, place(strip)) });
             }
         }
         thread::sync_threads();
@@ -848,7 +848,7 @@ impl<P: Input> Chunk<P> {
                 // SAFETY: every thread of the block is here.
                 unsafe { self.give_back::<O, LOADS>(&mut all) };
             }
-            let all = if O::EXACT { all[0] } else { fold_thread::<O, P::Item, LOADS>(op, all) };
+            let all = of_thread::<O, P::Item, LOADS>(op, all);
             tree.push(op, all);
             before += loads;
         }
@@ -994,31 +994,6 @@ unsafe fn load_some<P: Input, const LOADS: usize>(
     (items, left)
 }
 
-/// Folds LOADS values pairwise, neighbours first, as they come: a thread has registers for one of each level.
-#[inline(always)]
-fn fold_in_order<O: Op<I>, I: Copy + 'static, const LOADS: usize>(
-    op: &O,
-    fold: impl Fn(usize, &mut O::Accumulator),
-) -> O::Accumulator {
-    if const { size_of::<O::Accumulator>() <= 4 } {
-        let mut values = [op.identity(); LOADS];
-        unrolled::<LOADS>(|load| fold(load, &mut values[load]));
-        return fold_thread::<O, I, LOADS>(op, values);
-    }
-    // Element k is a subtree of 2^k values that waits for its neighbour.
-    let mut waiting = [op.identity(); 5];
-    unrolled::<LOADS>(|load| {
-        let (mut tree, mut level) = (op.identity(), 0);
-        fold(load, &mut tree);
-        while load >> level & 1 == 1 {
-            tree = op.combine(waiting[level], tree);
-            level += 1;
-        }
-        waiting[level] = tree;
-    });
-    waiting[LOADS.ilog2() as usize]
-}
-
 /// Returns how many strips of leaves a thread has at most, as a logarithm, if accumulators have `bytes` bytes: as many as fit in
 /// shared memory, besides which loads need room in the same cache.
 const fn most_strips(bytes: usize) -> u32 {
@@ -1033,8 +1008,8 @@ const fn most_strips(bytes: usize) -> u32 {
 /// Returns how many words a block needs in shared memory.
 const fn words_in_shared<O: Op<P::Item>, P: Input>() -> usize {
     let ([word, line], bytes) = (beside::<O, P>(), size_of::<O::Accumulator>());
-    // What `give_back` exchanges; the values of a column; those of columns that are folded as one. Columns that a block has all of
-    // have no strips.
+    // The words that `give_back` exchanges; the values of threads that fold one column; and of threads that fold several columns as
+    // one. If a block has all of a column, its threads have no strips.
     let all = [
         THREADS as usize * 8,
         words_of_values(bytes, true),
@@ -1054,36 +1029,6 @@ const fn words_of_values(bytes: usize, has_strips: bool) -> usize {
     let strips = if has_strips { most_strips(bytes) } else { 0 };
     let values = if strips > 0 { (THREADS as usize) << strips } else { most_at_once(bytes) };
     values * bytes.div_ceil(4)
-}
-
-/// Values in shared memory, of which neighbouring threads have neighbouring words: word w of value i is word `count` · w + i.
-mod exchange {
-    use super::{Shared, slot};
-    use bytemuck::Pod;
-
-    /// # Safety
-    ///
-    /// There are `count` values, and nothing else accesses this one meanwhile.
-    #[inline(always)]
-    pub(super) unsafe fn write<A: Pod>(shared: Shared<u32>, count: u32, index: u32, value: &A) {
-        for word in 0..size_of::<A>().div_ceil(4) {
-            // SAFETY: as the caller promises.
-            unsafe { shared.write(word as u32 * count + index, slot::word(value, word) as u32) };
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`write`]; the value was written before a barrier.
-    #[inline(always)]
-    pub(super) unsafe fn read<A: Pod>(shared: Shared<u32>, count: u32, index: u32) -> A {
-        let mut value = A::zeroed();
-        for word in 0..size_of::<A>().div_ceil(4) {
-            // SAFETY: as the caller promises.
-            slot::set_word(&mut value, word, unsafe { shared.read(word as u32 * count + index) });
-        }
-        value
-    }
 }
 
 /// Returns how many accumulators of `bytes` bytes each a block exchanges at once, at most: a power of two.
@@ -1116,7 +1061,7 @@ unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
     let number = thread / panel;
     if threads > 0 {
         // SAFETY: each thread writes an element of its own.
-        unsafe { exchange::write(shared, count, thread, &value) };
+        unsafe { in_shared::write(shared, count, thread, &value) };
     }
     for level in 0..threads {
         intrinsics::no_unroll();
@@ -1127,8 +1072,8 @@ unsafe fn fold_panel<O: Op<I>, I: Copy + 'static>(
             // SAFETY: the neighbour wrote its element before the barrier, and nobody has since. The thread's
             // own element is read after the next barrier.
             unsafe {
-                value = op.combine(value, exchange::read(shared, count, neighbour));
-                exchange::write(shared, count, thread, &value);
+                value = op.combine(value, in_shared::read(shared, count, neighbour));
+                in_shared::write(shared, count, thread, &value);
             }
         }
     }
