@@ -38,14 +38,29 @@ pub trait Arguments: Copy {
 pub struct Parameters {
     addresses: [*mut c_void; 20],
     len: usize,
-    nulls: [(usize, usize); 4],
-    null_count: usize,
+    known: [Known; 8],
+    known_count: usize,
+}
+
+/// A word of 8 bytes of a kernel's parameters that is a constant for a compiler: of the next launches, many have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Known {
+    /// The parameter's number.
+    pub parameter: u8,
+    /// The bytes of the parameter before the word.
+    pub byte: u8,
+    /// The word.
+    pub value: u64,
+}
+
+impl Known {
+    const NONE: Self = Self { parameter: 0, byte: 0, value: 0 };
 }
 
 impl Parameters {
     /// No parameters.
     pub const NONE: Self =
-        Self { addresses: [core::ptr::null_mut(); 20], len: 0, nulls: [(0, 0); 4], null_count: 0 };
+        Self { addresses: [core::ptr::null_mut(); 20], len: 0, known: [Known::NONE; 8], known_count: 0 };
 
     /// Returns the parameters of `arguments`, which must not move as long as these are used.
     pub fn of(arguments: &impl Arguments) -> Self {
@@ -85,17 +100,14 @@ impl Parameters {
         self.push(member);
     }
 
-    /// Adds a parameter that has null pointers at these bytes.
+    /// Says which value the word after `byte` bytes of the next parameter has, if `value` is one of few.
     ///
     /// # Panics
     ///
-    /// After the twentieth parameter or the fourth null pointer.
-    pub fn push_with_nulls<V: Copy>(&mut self, value: &V, bytes: &[usize]) {
-        for &byte in bytes {
-            self.nulls[self.null_count] = (self.len, byte);
-            self.null_count += 1;
-        }
-        self.push(value);
+    /// After the eighth word.
+    pub fn knows(&mut self, byte: usize, value: u64) {
+        self.known[self.known_count] = Known { parameter: self.len as u8, byte: byte as u8, value };
+        self.known_count += 1;
     }
 
     /// Returns the addresses.
@@ -103,10 +115,10 @@ impl Parameters {
         &self.addresses[..self.len]
     }
 
-    /// Returns null pointers among the parameters, each by the parameter's number and the bytes before it. A kernel that is
-    /// compiled for these has no code for others.
-    pub fn nulls(&self) -> &[(usize, usize)] {
-        &self.nulls[..self.null_count]
+    /// Returns the words whose values the compiler may take for constants. A kernel that is compiled so has no code for other
+    /// values.
+    pub fn known(&self) -> &[Known] {
+        &self.known[..self.known_count]
     }
 }
 

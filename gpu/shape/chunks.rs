@@ -215,8 +215,8 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     let &Arguments { shape: segments, cut, .. } = arguments;
     let index = u64::from(thread::block_idx_x());
     let most = u64::from(2 * cut.block * WIDTH as u32);
-    // Long rows first: a comparison more takes them 2% longer.
-    if segments.offsets.is_null() && segments.size > most || index >= segments.count() {
+    let is_left = if segments.offsets.is_null() { !cut.has(Cut::SHORT) } else { index >= segments.count() };
+    if is_left {
         return false;
     }
     let (mut start, mut len) = (index * segments.size, segments.size);

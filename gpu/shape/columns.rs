@@ -34,12 +34,13 @@ use super::{self as shape, Shape};
 use crate::agent::{self, Agent};
 use crate::exchange::{in_shared, slot};
 use crate::input::Input;
+use crate::kernels::Parameters;
 use crate::plan::{self, GROUP, PARTIALS};
 use crate::tree::{LEVELS, Pairwise, fold_in_order, of_thread, unrolled};
 use crate::{Op, Plan};
 use core::array::from_fn;
 use core::hint::assert_unchecked;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::Ordering;
 use cuda_std::atomic::{AtomicU32, AtomicU64};
 use cuda_std::shared::Shared;
@@ -78,8 +79,6 @@ pub struct Cut {
     chunks: u32,
     /// Parts of a chunk, each for a block, as a logarithm.
     parts: u32,
-    /// Neighbouring columns that a thread folds as one.
-    beside: u32,
     /// Columns in a panel.
     panel: u32,
     /// Threads for all leaves of a row, of each column, as a logarithm. Blocks do not have those without leaves.
@@ -89,6 +88,9 @@ pub struct Cut {
     /// Strips of a thread's leaves, as a logarithm.
     strips: u32,
     panels: u32,
+    /// Neighbouring columns that a thread folds as one, below 2^16; and some of the bits [`TOGETHER`](Self::TOGETHER),
+    /// [`IN_ROW`](Self::IN_ROW) and [`PARTIALS`](Self::PARTIALS), as in those of [segments](super::segments::Cut::ways).
+    ways: u64,
     /// [`words`](Self::words) words of slots for partial results.
     pub partials: *mut u64,
     /// [`counts`](Self::counts) counters of partial results, all 0 before the launch and after it.
@@ -138,6 +140,16 @@ impl Columns {
 }
 
 impl Cut {
+    /// Neighbouring threads load neighbouring leaves, and exchange their accumulators at a chunk's end.
+    const TOGETHER: u64 = 1 << 16;
+
+    /// A chunk has a row of the plan at most, and a thread neighbouring leaves of it. With neither bit a thread has strips of
+    /// leaves.
+    const IN_ROW: u64 = 1 << 17;
+
+    /// Several blocks share a column.
+    const PARTIALS: u64 = 1 << 18;
+
     /// Cuts up columns, at least one, for plans of BLOCK `block` with `width` items side by side.
     pub fn new(columns: &Columns, width: usize, block: u32, per_thread: PerThread) -> Self {
         let PerThread { beside, bytes, words, loads, is_exact, is_side_by_side, is_of_block } = per_thread;
@@ -184,21 +196,32 @@ impl Cut {
         // Leaves of a column of several rows have an item more or less, so threads have strips of them in turn.
         let is_in_strips = reduced > plan.row && !is_narrow(panel, bytes);
         let strips = if is_in_strips { most_strips(4 * words).min(leaves.saturating_sub(4)) } else { 0 };
-        Self {
+        let mut cut = Self {
             inverse: u64::MAX / inner,
             chunk: plan.chunk,
             row: plan.row as u32,
             chunks: plan.chunks,
-            beside: beside as u32,
             parts,
             panel,
             threads,
             leaves,
             strips,
             panels: u32::try_from(panels).unwrap_or(u32::MAX),
+            ways: beside as u64 | if plan.chunks << parts > 1 { Self::PARTIALS } else { 0 },
             partials: core::ptr::null_mut(),
             counts: core::ptr::null_mut(),
+        };
+        let has_all_threads = cut.block(columns) == panel << threads;
+        let is_together = is_side_by_side && !is_of_block && is_narrow(panel, bytes);
+        if is_together && has_all_threads && threads >= loads.ilog2() && leaves >= half {
+            cut.ways |= Self::TOGETHER;
+        } else if is_side_by_side
+            && !is_exact
+            && (is_of_block || strips == 0 && plan.chunk.min(reduced) <= plan.row)
+        {
+            cut.ways |= Self::IN_ROW;
         }
+        cut
     }
 
     /// Returns the blocks of a launch. `u32::MAX` stands for more blocks as well: no driver launches that
@@ -219,13 +242,26 @@ impl Cut {
     }
 
     /// Returns whether several blocks share a column.
+    #[inline(always)]
     pub fn has_partials(&self) -> bool {
-        self.chunks << self.parts > 1
+        self.has(Self::PARTIALS)
+    }
+
+    /// Returns how many neighbouring columns a thread folds as one.
+    #[inline(always)]
+    fn beside(&self) -> usize {
+        (self.ways & 0xffff) as usize
+    }
+
+    /// Returns whether `bit` is one of the [`ways`](Self::ways).
+    #[inline(always)]
+    fn has(&self, bit: u64) -> bool {
+        self.ways & bit != 0
     }
 
     /// Returns the words of all slots. A column's accumulator has `words` words of 4 bytes.
     pub fn words(&self, words: usize) -> usize {
-        let words = self.beside as usize * words;
+        let words = self.beside() * words;
         (self.panels as usize * self.chunks as usize * self.panel as usize * words) << self.parts
     }
 
@@ -246,6 +282,13 @@ pub type Arguments<P, O, V> = shape::Arguments<Columns, P, O, V>;
 
 impl Shape for Columns {
     type Cut = Cut;
+
+    /// Names the word that many launches have alike: a launch has the code for one way to fold columns.
+    fn push(&self, cut: &Cut, parameters: &mut Parameters) {
+        parameters.push(self);
+        parameters.knows(offset_of!(Cut, ways), cut.ways);
+        parameters.push(cut);
+    }
 }
 
 /// The kernel as a type.
@@ -320,7 +363,7 @@ pub const fn beside<O: Op<P::Item>, P: Input>() -> [usize; 2] {
 /// # Safety
 ///
 /// The launch has [`Cut::blocks`] blocks of [`Cut::block`] threads. The pointers are valid as [`Arguments`] says, and
-/// nothing else accesses what they point to meanwhile. If `cut.beside` is not 1, it is one of [`beside`], which divides
+/// nothing else accesses what they point to meanwhile. If `cut.beside()` is not 1, it is one of [`beside`], which divides
 /// `columns.inner`, and all arrays lie at multiples of 4 bytes, of 8 for [pairs](is_pair), or of 16.
 #[inline(always)]
 pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
@@ -330,12 +373,12 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
     macro_rules! beside {
         ($($columns:literal)*) => {$(
             if const { beside::of_line::<O, P>() == $columns && beside::of_word::<O, P>() != $columns }
-                && arguments.cut.beside == $columns
+                && arguments.cut.beside() == $columns
             {
                 // SAFETY: as the caller vouches.
                 return unsafe { reduce_beside::<O, P, 0, 4, 4, $columns>(arguments, shared) };
             }
-            if const { beside::of_word::<O, P>() == $columns } && arguments.cut.beside == $columns {
+            if const { beside::of_word::<O, P>() == $columns } && arguments.cut.beside() == $columns {
                 // SAFETY: as the caller vouches.
                 return unsafe {
                     if const { is_pair(P::BYTES) } {
@@ -370,7 +413,7 @@ pub unsafe fn reduce_columns<O: Op<P::Item>, P: Input, const LOADS: usize>(
 ///
 /// # Safety
 ///
-/// As for [`reduce_columns`]; V is `cut.beside`.
+/// As for [`reduce_columns`]; V is `cut.beside()`.
 #[inline(always)]
 unsafe fn reduce_beside<
     O: Op<P::Item>,
@@ -416,7 +459,7 @@ unsafe fn reduce_each<
     let Arguments { input, shape: columns, cut, results, default, op } = arguments;
     let (thread, block) = (thread::thread_idx_x(), thread::block_idx_x());
     let (mut panel, mut unit) = (block, 0);
-    if const { !is_of_block::<O, P::Item, LOADS>() } && cut.chunks << cut.parts > 1 {
+    if const { !is_of_block::<O, P::Item, LOADS>() } && cut.has_partials() {
         // SAFETY: there is at least one column, so at least one panel.
         unsafe { assert_unchecked(cut.panels > 0) };
         (panel, unit) = (block % cut.panels, block / cut.panels);
@@ -447,6 +490,7 @@ unsafe fn reduce_each<
         leaves: cut.leaves,
         strips: cut.strips,
         number: [number, 1 << cut.threads],
+        ways: cut.ways,
         column: in_panel,
         panel: cut.panel,
         shared,
@@ -470,7 +514,7 @@ unsafe fn reduce_each<
     } else {
         ALL
     };
-    let mut stage = if const { is_of_block::<O, P::Item, LOADS>() } {
+    let mut stage = if const { is_of_block::<O, P::Item, LOADS>() } || !cut.has_partials() {
         ALL
     } else if cut.parts > 0 {
         PARTS
@@ -587,6 +631,8 @@ struct Chunk<P> {
     strips: u32,
     /// Which of the column's threads this one is, counted from 0; and how many threads the column has.
     number: [u32; 2],
+    /// How it folds them, see [`Cut::ways`].
+    ways: u64,
     /// The number of the column in its panel.
     column: u32,
     /// Columns in the panel.
@@ -615,22 +661,12 @@ impl<P: Input> Chunk<P> {
         op: &O,
         tree: &mut Pairwise<'_, O::Accumulator>,
     ) {
-        // All threads of the block take the same branch.
-        let [_, threads] = self.number;
-        let has_all_threads = thread::block_dim_x() == threads * self.panel;
-        let is_narrow = is_narrow(self.panel, P::BYTES);
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller promises. All threads of the block take the same branch.
         unsafe {
-            if const { LOADS > 0 && is_side_by_side::<O, P::Item>() }
-                && is_narrow
-                && has_all_threads
-                && threads >= LOADS as u32
-                && 1 << self.leaves >= LOADS as u32 / 2
-            {
+            if const { LOADS > 0 && is_side_by_side::<O, P::Item>() } && self.ways & Cut::TOGETHER != 0 {
                 self.fold_together::<O, LOADS>(op, tree);
             } else if const { !O::EXACT && is_side_by_side::<O, P::Item>() }
-                && (const { is_of_block::<O, P::Item, LOADS>() }
-                    || self.strips == 0 && self.items <= self.row)
+                && (const { is_of_block::<O, P::Item, LOADS>() } || self.ways & Cut::IN_ROW != 0)
             {
                 self.fold_row::<O, OF_ROW>(op, tree);
             } else {

@@ -140,7 +140,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
         // Rows of a chunk; a single chunk is as long as its segment.
         let of_chunk = if plan.chunks > 1 { plan.chunk } else { len };
         let rows = ((of_chunk + plan.row - 1) >> row) as u32;
-        let units = Units::of::<O, P::Item, WIDTH>(of_chunk as u32, cut.block);
+        let is_of_row = if segments.offsets.is_null() { cut.has(Cut::SHORT) } else { of_chunk <= plan.row };
+        let units = Units::of::<O, P::Item, WIDTH>(is_of_row, cut.block);
         // Units and parts of a chunk, as logarithms.
         let of_chunk = units.of_chunk(cut.block);
         let parts = if rows >= TALL_ROWS {
@@ -148,7 +149,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
         } else if len < plan.row {
             0
         } else {
-            of_chunk.min(cut.parts.into())
+            of_chunk.min(cut.parts)
         };
         // The parts that start before each end of the share. Parts have the same number of positions each.
         let all = plan.chunks << parts;
@@ -185,7 +186,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                 at,
                 index: 0,
                 len: len as u32,
-                is_aligned: is_aligned(at, WIDTH),
+                is_aligned: cut.has(Cut::ALIGNED) || is_aligned(at, WIDTH),
                 is_inside: self.arguments.is_inside(WIDTH, start, start + len),
             };
             // If the order does not matter, a warp that has all parts folds them at once.

@@ -16,7 +16,7 @@
 //! were limited by them.)
 
 use super::chunks::{deliver_row, is_small};
-use super::segments::{Arguments, fold_leaf, is_aligned, load_leaf};
+use super::segments::{Arguments, fold_leaf, load_leaf};
 pub use super::segments::{Cut, SegmentBounds};
 use crate::Op;
 use crate::agent::{Agent, folds_by_loads};
@@ -37,7 +37,7 @@ pub const fn folds_several<O: Op<I>, I: Copy + 'static>() -> bool {
 }
 
 /// Returns how many of a block's lines a chunk of `lines` lines takes, as a logarithm; none if it has more than a block.
-pub const fn of_chunk(lines: u64) -> Option<u16> {
+pub const fn of_chunk(lines: u64) -> Option<u32> {
     match lines {
         0 | 1 => Some(0),
         2 => Some(1),
@@ -47,7 +47,7 @@ pub const fn of_chunk(lines: u64) -> Option<u16> {
 }
 
 /// Returns the rows of which a block has chunks.
-pub const fn of_block(of_chunk: u16) -> u32 {
+pub const fn of_block(of_chunk: u32) -> u32 {
     LOADS as u32 >> of_chunk
 }
 
@@ -56,7 +56,7 @@ pub const fn of_block(of_chunk: u16) -> u32 {
 /// # Safety
 ///
 /// The launch has [`Cut::block`] threads a block. [`Cut::share`] is the items of a chunk, a whole number of lines,
-/// [`Cut::weight`] the chunks of a row, and [`Cut::parts`] what [`of_chunk`] returns for a chunk's lines. The operator
+/// [`Cut::weight`] the chunks of a row, and [`Cut::ways`] has what [`of_chunk`] returns for a chunk's lines. The operator
 /// [folds several](folds_several). A plan has no [groups](crate::Plan::groups). For each [`of_block`] rows there is a block for each
 /// chunk. If rows have several chunks, there may be further blocks, one for each `of_block` rows at most.
 ///
@@ -96,10 +96,10 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
     fn new(arguments: Arguments<P, O, O::Output>) -> Self {
         let Arguments { input, shape: segments, cut, .. } = arguments;
         let (block, count, len) = (thread::block_idx_x(), segments.count as u32, segments.size as u32);
-        let rows = of_block(cut.parts);
+        let rows = of_block(cut.of_chunk());
         let (mut number, mut chunk, mut earlier) = (block, 0, 0);
         if cut.weight > 1 {
-            let numbers = (count + rows - 1) >> (LOADS.trailing_zeros() - u32::from(cut.parts));
+            let numbers = (count + rows - 1) >> (LOADS.trailing_zeros() - cut.of_chunk());
             // (A division by 0 would be a call.)
             number = block / cut.weight.max(1);
             chunk = block - number * cut.weight;
@@ -128,21 +128,21 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
     /// Returns which of the block's rows a slot has a line of.
     #[inline(always)]
     fn row(&self, slot: usize) -> u32 {
-        slot as u32 >> self.arguments.cut.parts
+        slot as u32 >> self.arguments.cut.of_chunk()
     }
 
     /// Returns whether a slot has its chunk's last line.
     #[inline(always)]
     fn is_last(&self, slot: usize) -> bool {
-        let mask = (1 << self.arguments.cut.parts) - 1;
+        let mask = (1 << self.arguments.cut.of_chunk()) - 1;
         slot as u32 & mask == mask
     }
 
     /// Returns the items between the first items of a chunk and of a slot's line.
     #[inline(always)]
     fn ahead(&self, slot: usize) -> u32 {
-        let Cut { parts, block, .. } = self.arguments.cut;
-        (slot as u32 & ((1 << parts) - 1)) * (block * WIDTH as u32)
+        let cut = &self.arguments.cut;
+        (slot as u32 & ((1 << cut.of_chunk()) - 1)) * (cut.block * WIDTH as u32)
     }
 
     /// Returns where a slot's row begins.
@@ -202,7 +202,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
             {
                 return;
             }
-            let (mut row, mut left) = (self.first - self.earlier, of_block(cut.parts));
+            let (mut row, mut left) = (self.first - self.earlier, of_block(cut.of_chunk()));
             while left > 0 && u64::from(row) < segments.count {
                 intrinsics::no_unroll();
                 deliver_row(&self.arguments, row);
@@ -219,7 +219,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
     /// As for [`reduce_lines`]. The block has rows.
     #[inline(always)]
     unsafe fn fold_chunks(&self) {
-        let Arguments { input, shape: segments, cut, op, .. } = self.arguments;
+        let Arguments { shape: segments, cut, op, .. } = self.arguments;
         let lefts: [u32; LOADS] =
             from_fn(
                 |slot| {
@@ -227,7 +227,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                 },
             );
         let mut ops = [op; LOADS];
-        let is_aligned = (segments.size as u32).is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH);
+        let is_aligned = cut.has(Cut::ALIGNED);
         // SAFETY: the rows have these items. All lanes of each warp are here.
         unsafe {
             // (A thread without items of a row combines those of its neighbours.)

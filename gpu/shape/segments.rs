@@ -270,10 +270,12 @@ pub struct Cut {
     /// [`chunks`], chunks of a row, or further blocks of a segment.
     pub weight: u32,
     /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
-    /// with it. For the kernel of `lines`, what its [`of_chunk`](super::lines::of_chunk) returns.
-    pub parts: u16,
-    /// Whether a segment without items may have no value.
-    pub has_default: u16,
+    /// with it.
+    pub parts: u32,
+    /// What the kernel need not find out: some of the bits [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT) and
+    /// [`HAS_DEFAULT`](Self::HAS_DEFAULT), and for the kernel of `lines` what its [`of_chunk`](super::lines::of_chunk) returns. One
+    /// word of 8 bytes, and no fields of less: ptxas does not take what it converts to 16 bits for a constant.
+    pub ways: u64,
     /// A list of larger segments for each warp, [`LIST`] words each; null if that of [`larger`] has all
     /// segments.
     pub lists: *mut u64,
@@ -297,13 +299,36 @@ impl Cut {
     /// The value of [`wrong`](Self::wrong) without an error.
     pub const NOTHING: u64 = u64::MAX;
 
+    /// Rows have a whole number of leaves, and each leaf is one access.
+    pub const ALIGNED: u64 = 1 << 16;
+
+    /// For the kernel of [`short_rows`](super::short_rows), a lane has one load of its warp's rows; for that of [`chunks`], rows
+    /// have two lines at most; for those of [`whole_rows`](super::whole_rows) and [`larger`], chunks of rows have one at most. Not
+    /// for segments between offsets.
+    pub const SHORT: u64 = 1 << 17;
+
+    /// A segment without items may have no value.
+    pub const HAS_DEFAULT: u64 = 1 << 18;
+
+    /// Returns what [`of_chunk`](super::lines::of_chunk) returns for the launch's chunks.
+    #[inline(always)]
+    pub(super) fn of_chunk(&self) -> u32 {
+        self.ways as u32 & 0xffff
+    }
+
+    /// Returns whether all of `bits` are among the [`ways`](Self::ways).
+    #[inline(always)]
+    pub(super) fn has(&self, bits: u64) -> bool {
+        self.ways & bits == bits
+    }
+
     /// No cut, and null pointers.
     pub const NONE: Self = Self {
         block: 0,
         share: 0,
         weight: 0,
         parts: 0,
-        has_default: 0,
+        ways: 0,
         lists: null_mut(),
         long: null_mut(),
         partials: null_mut(),
@@ -321,14 +346,14 @@ pub const fn most_long(len: u64, row: u64, block: u32) -> u64 {
 
 /// Returns the number of slots for the partial results of segments of `len` items in all, with rows of `row`
 /// items and chunks of 2^`parts` parts.
-pub const fn partial_slots(len: u64, row: u64, parts: u16) -> u64 {
+pub const fn partial_slots(len: u64, row: u64, parts: u32) -> u64 {
     first_slot(len, row, parts) + 1
 }
 
 /// Returns the first slot of a segment that starts at item `start`. A segment shorter than a row has no
 /// partial results. A segment of several chunks has at most a chunk for each row that it begins; or, if
 /// chunks have [`TALL_ROWS`](larger::TALL_ROWS) rows or more, up to 32 parts for each of these chunks.
-pub(super) const fn first_slot(start: u64, row: u64, parts: u16) -> u64 {
+pub(super) const fn first_slot(start: u64, row: u64, parts: u32) -> u64 {
     (2 * (start >> row.trailing_zeros())) << parts
 }
 
@@ -359,14 +384,30 @@ pub(super) unsafe fn load_partial<A: Pod>(slot: *mut u64) -> A {
 impl Shape for SegmentBounds {
     type Cut = Cut;
 
-    /// For rows, names the pointers that are null. Half of a kernel is code for offsets and lists.
+    /// Names the words that many launches have alike. Half of a kernel is code for offsets and lists, and half of the rest is code
+    /// for rows of several chunks or for others than the launch has.
     fn push(&self, cut: &Cut, parameters: &mut Parameters) {
-        let are_rows =
-            self.offsets.is_null() && self.number.is_null() && cut.lists.is_null() && cut.long.is_null();
-        let of_segments = [offset_of!(Self, offsets), offset_of!(Self, number)];
-        let of_cut = [offset_of!(Cut, lists), offset_of!(Cut, long)];
-        parameters.push_with_nulls(self, if are_rows { &of_segments } else { &[] });
-        parameters.push_with_nulls(cut, if are_rows { &of_cut } else { &[] });
+        let &Cut { weight, parts, ways, .. } = cut;
+        let are_rows = self.offsets.is_null();
+        if are_rows {
+            parameters.knows(offset_of!(Self, offsets), 0);
+        } else {
+            parameters.knows(offset_of!(Self, size), self.size);
+        }
+        if self.number.is_null() {
+            parameters.knows(offset_of!(Self, number), 0);
+        }
+        parameters.push(self);
+        if are_rows && weight <= 1 {
+            parameters.knows(offset_of!(Cut, weight), u64::from(weight) | u64::from(parts) << 32);
+        }
+        parameters.knows(offset_of!(Cut, ways), ways);
+        for (pointer, byte) in [(cut.lists, offset_of!(Cut, lists)), (cut.long, offset_of!(Cut, long))] {
+            if pointer.is_null() {
+                parameters.knows(byte, 0);
+            }
+        }
+        parameters.push(cut);
     }
 }
 
@@ -442,7 +483,7 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         unsafe {
             if !O::agent().store(op, (all, len), results, segment as usize) {
                 slot::store(results.add(segment as usize), default);
-                if len == 0 && cut.has_default == 0 {
+                if len == 0 && !cut.has(Cut::HAS_DEFAULT) {
                     self.is_wrong(Cut::NO_VALUE | segment);
                 }
             }

@@ -1,6 +1,6 @@
 //! The kernel of short rows. A warp folds several at a time.
 
-use super::segments::{Arguments, is_aligned, warp_of_grid};
+use super::segments::{Arguments, warp_of_grid};
 pub use super::segments::{Cut, SegmentBounds};
 use super::whole_rows::{LOADS, MOST_WORDS, fold_each};
 use crate::Op;
@@ -47,15 +47,14 @@ pub unsafe fn reduce_short_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     if const { slot::words::<O::Accumulator>() > MOST_WORDS } {
         return;
     }
-    let Arguments { input, shape: segments, cut, .. } = arguments;
+    let Arguments { shape: segments, cut, .. } = arguments;
     let first = warp_of_grid() * u64::from(cut.share);
     let end = segments.count.min(first + u64::from(cut.share));
-    let is_whole = (segments.size as u32).is_multiple_of(WIDTH as u32) && is_aligned(input, WIDTH);
     // SAFETY: all lanes of the warp are here.
     unsafe {
-        if u64::from(cut.share) <= of_load(segments.size, WIDTH as u64) {
-            fold_short::<O, P, WIDTH, 1>(&arguments, first, end, is_whole);
-        } else if is_whole {
+        if cut.has(Cut::SHORT) {
+            fold_short::<O, P, WIDTH, 1>(&arguments, first, end, cut.has(Cut::ALIGNED));
+        } else if cut.has(Cut::ALIGNED) {
             fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, true);
         } else {
             fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, false);

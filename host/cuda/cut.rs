@@ -77,10 +77,10 @@ impl Needs {
             length,
             is_aligned: length.is_multiple_of(width) && alignment >= types.width * types.bytes,
         });
-        let whole = rows.filter(|&rows| are_whole(gpu, types, rows, block));
+        let are_whole = rows.is_some_and(|rows| are_whole(gpu, types, rows, block));
         if let Some(rows) = rows
-            && (whole.is_some() || !are_parts(gpu, types, rows, block))
-            && let Some(needs) = Self::of_rows(gpu, types, rows, block, whole.is_some())
+            && (are_whole || !are_parts(gpu, types, rows, block))
+            && let Some(needs) = Self::of_rows(gpu, types, rows, block, are_whole)
         {
             return needs;
         }
@@ -88,7 +88,7 @@ impl Needs {
         let mut needs = match (Self::of_spans(gpu, types, segments, block, few.as_ref()), few) {
             (Some(spans), _) => spans,
             (None, Some(few)) => return few,
-            (None, None) => Self::of_warps(gpu, types, segments, block, rows, whole),
+            (None, None) => Self::of_warps(gpu, types, segments, block, rows, are_whole),
         };
         let longest = segments.length().unwrap_or(segments.len);
         if !types.is_exact && longest > few_rows(block) * row {
@@ -194,19 +194,19 @@ impl Needs {
         })
     }
 
-    /// How rows and segments are cut up for the kernels whose warps have them. `whole` are rows that warps fold whole.
+    /// How rows and segments are cut up for the kernels whose warps have them. `are_whole` says that warps fold the rows whole.
     fn of_warps(
         gpu: &Gpu,
         types: &Types,
         segments: &SegmentBounds,
         block: u32,
         rows: Option<Rows>,
-        whole: Option<Rows>,
+        are_whole: bool,
     ) -> Self {
         let (width, row) = (types.width as u64, u64::from(block) * types.width as u64);
         let cut_for = |resident: u32| {
             let warps = (gpu.multiprocessors * resident * WARPS).into();
-            (resident, cut_for(types, segments, warps, block, whole))
+            (resident, cut_for(types, segments, warps, block, (rows, are_whole)))
         };
         let (mut resident, (mut cut, mut warps, mut has_lists)) = cut_for(segments::RESIDENT_BLOCKS);
         if !has_lists
@@ -281,7 +281,13 @@ impl Needs {
         if types.words > LARGE && lines < 3 {
             return None;
         }
-        let mut cut = Cut { block, share: plan.chunk as u32, weight: plan.chunks, ..Cut::NONE };
+        let mut cut = Cut {
+            ways: ways(false, length <= 2 * row),
+            block,
+            share: plan.chunk as u32,
+            weight: plan.chunks,
+            ..Cut::NONE
+        };
         let chunks = u64::from(plan.chunks);
         // Blocks that have the same chunk of their rows, one or several each.
         let (mut family, mut of_chunk) = (Family::Chunks, count);
@@ -295,7 +301,8 @@ impl Needs {
             // A block delivers one row after another: 10 rows of 26,214 `f32` took 5.1 µs on an H100, and 3.1 with a chunk a block.
             if chunks == 1 || rows == 1 || count.div_ceil(rows) * chunks > many {
                 family = Family::Lines;
-                (cut.parts, cut.share) = (slots, (lines * plan.row) as u32);
+                cut.share = (lines * plan.row) as u32;
+                cut.ways = u64::from(slots) | ways(is_aligned, false);
                 of_chunk = count.div_ceil(rows);
             }
         }
@@ -695,20 +702,31 @@ fn resident_blocks(types: &Types, rows: Option<Rows>, block: u32) -> u32 {
     }
 }
 
+/// Returns whether chunks of rows have a line at most.
+fn has_line_chunks(types: &Types, length: u64, block: u32) -> bool {
+    lines_of_chunk(&types.plan_on_a_device(length, block)) <= 1
+}
+
+/// Returns what kernels of rows need not find out.
+fn ways(is_aligned: bool, is_short: bool) -> u64 {
+    let bit = |is_so, bit| if is_so { bit } else { 0 };
+    bit(is_aligned, Cut::ALIGNED) | bit(is_short, Cut::SHORT)
+}
+
 /// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
-/// segments are listed. `whole` are rows that warps fold whole.
+/// segments are listed. `are_whole` says that warps fold the rows whole.
 fn cut_for(
     types: &Types,
     segments: &SegmentBounds,
     warps: u64,
     block: u32,
-    whole: Option<Rows>,
+    (rows, are_whole): (Option<Rows>, bool),
 ) -> (Cut, u64, bool) {
     let width = types.width as u64;
     let count = segments.count.max(1);
     let average = segments.len / count;
     let mut cut = Cut { block, ..Cut::NONE };
-    if let Some(Rows { length, .. }) = whole {
+    if let Some(Rows { length, is_aligned, .. }) = rows.filter(|_| are_whole) {
         // As many rows as a warp folds at a time, or a multiple.
         let mut at_once = short_rows::at_once(length.max(1), width);
         let of_load = short_rows::of_load(length.max(1), width);
@@ -719,10 +737,19 @@ fn cut_for(
             at_once /= 2;
         }
         cut.share = count.div_ceil(warps).next_multiple_of(at_once) as u32;
+        let is_short = if short_rows::is_short(length, width, block) {
+            u64::from(cut.share) <= of_load
+        } else {
+            !types.is_exact && has_line_chunks(types, length, block)
+        };
+        cut.ways = ways(is_aligned, is_short);
         return (cut, count.div_ceil(cut.share.into()), false);
     }
     let has_lists = segments.has_number()
         || segments.length().is_none() && average < larger_on_average(types) * width && count > FEW * warps;
+    if let Some(Rows { length, is_aligned, .. }) = rows {
+        cut.ways = ways(is_aligned, has_line_chunks(types, length, block));
+    }
     let mut waves = 1;
     if has_lists {
         cut.weight = width as u32;
@@ -731,7 +758,7 @@ fn cut_for(
         cut.weight = (WEIGHT * width) as u32;
         let chunks = u64::from(types.plan_on_a_device(average, block).chunks);
         let parts = warps.div_ceil(count * chunks).next_power_of_two();
-        cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5) as u16;
+        cut.parts = parts.min(average / chunks / (LEAST_PART * width)).max(1).ilog2().min(5);
     }
     let positions = segments.len + u64::from(cut.weight) * count;
     let least = if has_lists { LEAST_SHARE } else { cut.weight.into() };

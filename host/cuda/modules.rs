@@ -10,7 +10,7 @@ use cust::stream::Stream;
 use cust::sys::{self, CUfunction_attribute};
 #[cfg(feature = "ladder")]
 use gpu_reduce_kernels::kernels::Kernel;
-use gpu_reduce_kernels::kernels::{Identity, Kernels, Parameters};
+use gpu_reduce_kernels::kernels::{Identity, Kernels, Known, Parameters};
 use gpu_reduce_kernels::plan::ANY_BLOCK;
 use gpu_reduce_kernels::table;
 #[cfg(feature = "ladder")]
@@ -29,9 +29,9 @@ const SHARED: &[&[Kernels]] = &[
 /// The most threads of a block, for which a kernel for any block is compiled.
 const MOST_THREADS: u32 = 1024;
 
-/// Compiled kernels, kept for the program's life; `None` if no table has the kernel. The key is the identity, BLOCK, the threads
-/// that their registers suffice for, and whether they are compiled for [null pointers](Parameters::nulls).
-pub type Loaded = Mutex<HashMap<(Identity, u32, u32, bool), Option<&'static Compiled>>>;
+/// Compiled kernels, kept for the program's life; `None` if no table has the kernel. The key is the identity, BLOCK, and the threads
+/// that their registers suffice for. A kernel is compiled for each list of [words](Parameters::known) that are constants in it.
+pub type Loaded = Mutex<HashMap<(Identity, u32, u32), Vec<(Vec<Known>, Option<&'static Compiled>)>>>;
 
 /// A compiled kernel.
 pub struct Compiled {
@@ -110,8 +110,8 @@ impl Gpu {
         (grid, shared): (Grid, u32),
         parameters: &Parameters,
     ) -> Result<Option<&'static Compiled>, Error> {
-        let nulls = parameters.nulls();
-        let Some(kernel) = self.kernel(of, own, (grid.block, grid.resident), nulls)? else { return Ok(None) };
+        let known = parameters.known();
+        let Some(kernel) = self.kernel(of, own, (grid.block, grid.resident), known)? else { return Ok(None) };
         if shared > 0 {
             let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is one of the context.
@@ -131,11 +131,14 @@ impl Gpu {
         of: Identity,
         own: Kernels,
         (block, resident): (u32, u32),
-        nulls: &[(usize, usize)],
+        known: &[Known],
     ) -> Result<Option<&'static Compiled>, Error> {
         let mut loaded = lock(&self.loaded);
-        let has_nulls = !nulls.is_empty();
-        if let Some(&kernel) = loaded.get(&(of, block, resident, has_nulls)) {
+        let find = |loaded: &HashMap<_, Vec<(Vec<Known>, _)>>, key| {
+            let kernels = loaded.get(&key)?;
+            kernels.iter().find_map(|(words, kernel)| (words == known).then_some(*kernel))
+        };
+        if let Some(kernel) = find(&loaded, (of, block, resident)) {
             return Ok(kernel);
         }
         let found = SHARED.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of));
@@ -143,21 +146,23 @@ impl Gpu {
             let (block, ptx) =
                 [block, ANY_BLOCK].into_iter().find_map(|block| Some((block, ptx.module(&name, block)?)))?;
             let name = format!("{name}_{block}");
-            let ptx = CString::new(with_nulls(&ptx, &name, nulls)).ok()?;
+            let ptx = CString::new(with_known(&ptx, &name, known)).ok()?;
             Some((name, block, ptx))
         });
         let mut kernel = None;
         if let Some((name, entry_block, ptx)) = entry {
             let has_any_block = entry_block == ANY_BLOCK && resident == block;
             let threads = if has_any_block { MOST_THREADS } else { entry_block.max(resident) };
-            kernel = loaded.get(&(of, entry_block, threads, has_nulls)).copied().flatten();
+            kernel = find(&loaded, (of, entry_block, threads)).flatten();
             if kernel.is_none() {
                 let function = self.compile(&name, &ptx, threads)?;
                 kernel = Some(&*Box::leak(Box::new(Compiled { name, function })));
-                loaded.insert((of, entry_block, threads, has_nulls), kernel);
+                loaded.entry((of, entry_block, threads)).or_default().push((known.to_vec(), kernel));
             }
         }
-        loaded.insert((of, block, resident, has_nulls), kernel);
+        if find(&loaded, (of, block, resident)).is_none() {
+            loaded.entry((of, block, resident)).or_default().push((known.to_vec(), kernel));
+        }
         Ok(kernel)
     }
 
@@ -190,30 +195,26 @@ impl Gpu {
     }
 }
 
-/// Returns the PTX of kernel `name` for launches at which some 64-bit words of the parameters are 0, so that the driver compiles no
-/// code for other values. The kernel of chunks of sums of `f32` takes half the time to compile for rows, which have no offsets.
-fn with_nulls(ptx: &str, name: &str, nulls: &[(usize, usize)]) -> String {
-    if nulls.is_empty() {
-        return ptx.to_owned();
-    }
-    let places: Vec<_> = nulls
+/// Returns the PTX of kernel `name` with constants in the place of known words of the parameters, so that the driver compiles no code
+/// for other values. The kernel of lines of sums of `f32` then has half the machine code.
+fn with_known(ptx: &str, name: &str, known: &[Known]) -> String {
+    let places: Vec<_> = known
         .iter()
-        .map(|(parameter, byte)| match byte {
-            0 => format!("[{name}_param_{parameter}];"),
-            _ => format!("[{name}_param_{parameter}+{byte}];"),
+        .map(|Known { parameter, byte, value }| match byte {
+            0 => (format!("[{name}_param_{parameter}];"), value),
+            _ => (format!("[{name}_param_{parameter}+{byte}];"), value),
         })
         .collect();
-    let mut known = String::with_capacity(ptx.len());
+    let mut with_known = String::with_capacity(ptx.len());
     for line in ptx.split_inclusive('\n') {
         let load = line.trim_end().strip_prefix("ld.param.b64 ").and_then(|load| load.split_once(", "));
-        match load {
-            Some((register, place)) if places.iter().any(|null| null == place) => {
-                known.push_str(&format!("mov.b64 {register}, 0;\n"));
-            }
-            _ => known.push_str(line),
+        match load.and_then(|(register, at)| Some((register, places.iter().find(|(place, _)| place == at)?)))
+        {
+            Some((register, (_, value))) => with_known.push_str(&format!("mov.b64 {register}, {value};\n")),
+            None => with_known.push_str(line),
         }
     }
-    known
+    with_known
 }
 
 /// The error for a kernel that no table has.
@@ -227,9 +228,14 @@ pub mod tests {
     use super::*;
     use crate::BLOCKS;
     use gpu_reduce_kernels::agent::kernels;
+    use gpu_reduce_kernels::columns::Columns;
     use gpu_reduce_kernels::kernels::Ptx;
+    use gpu_reduce_kernels::op::Sum;
     use gpu_reduce_kernels::plan::GROUP;
+    use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
+    use gpu_reduce_kernels::shape::Shape;
     use gpu_reduce_kernels::{order, runs};
+    use std::ptr::null;
 
     fn all() -> impl Iterator<Item = &'static Ptx> + Clone {
         let operators = gpu_reduce_kernels::ptx::kernels::ALL.iter().copied();
@@ -263,22 +269,55 @@ pub mod tests {
         .concat()
     }
 
-    #[test]
-    fn null_pointers_are_numbers_of_the_ptx() {
-        let nulls = Parameters::NONE.nulls();
-        for (name, ptx) in embedded().filter(|(name, _)| name.starts_with("sum_f32_") && name.ends_with("_0"))
-        {
-            assert_eq!(with_nulls(&ptx, &name, nulls), ptx);
-            let [offsets, long] = [(1, 0), (2, 24)];
-            let known = with_nulls(&ptx, &name, &[offsets, long]);
-            let is_of_segments = ["chunks_0", "larger_0", "segments_0"].iter().any(|end| name.ends_with(end));
-            if is_of_segments {
-                assert!(ptx.contains(&format!("[{name}_param_1];")) && known.len() < ptx.len(), "{name}");
+    /// Asserts that kernels have numbers in the place of the words that are known of a launch.
+    fn assert_known(names: &[&str], parameters: &Parameters) {
+        let known = parameters.known();
+        for (name, ptx) in embedded().filter(|(name, _)| names.contains(&name.as_str())) {
+            assert_eq!(with_known(&ptx, &name, &[]), ptx);
+            let numbers = with_known(&ptx, &name, known);
+            assert_eq!(numbers.lines().count(), ptx.lines().count());
+            for Known { parameter, byte, value } in known {
+                let place = match byte {
+                    0 => format!("_param_{parameter}];\n"),
+                    _ => format!("_param_{parameter}+{byte}];\n"),
+                };
+                let loads = ptx.matches(&format!(", [{name}{place}")).count();
+                let changed = |text: &str| text.matches(&format!(", {value};\n")).count();
+                assert!(!numbers.contains(&format!(", [{name}{place}")), "{name} loads {place}");
+                assert!(changed(&numbers) >= changed(&ptx) + loads, "{name} has no {value}");
             }
-            assert!(!known.contains(&format!(", [{name}_param_1];\n")), "{name}");
-            assert!(!known.contains(&format!(", [{name}_param_2+24];\n")), "{name}");
-            assert_eq!(known.lines().count(), ptx.lines().count());
         }
+    }
+
+    #[test]
+    fn known_words_are_numbers_of_the_ptx() {
+        let input = null::<f32>();
+        let mut parameters = Parameters::NONE;
+        parameters.push(&input);
+        let cut = Cut { weight: 1, ways: 77_777, ..Cut::NONE };
+        SegmentBounds::of_length(8, 4, 32).push(&cut, &mut parameters);
+        let kernels = ["short", "lines", "chunks", "larger"].map(|kernel| format!("sum_f32_{kernel}_0"));
+        let kernels = kernels.each_ref().map(String::as_str);
+        assert_known(&kernels, &parameters);
+        // All of these read `ways`, and nothing else has this value.
+        for (name, ptx) in embedded().filter(|(name, _)| kernels.contains(&name.as_str())) {
+            assert!(with_known(&ptx, &name, parameters.known()).contains(", 77777;\n"), "{name}");
+        }
+
+        let mut parameters = Parameters::NONE;
+        parameters.push(&input);
+        SegmentBounds::of_offsets(input, 4, 32).push(&cut, &mut parameters);
+        assert_eq!(parameters.known()[0].value, 4);
+        assert_known(&["sum_f32_segments_0", "sum_f32_spans_0", "sum_f32_larger_0"], &parameters);
+
+        let mut parameters = Parameters::NONE;
+        parameters.push(&input);
+        let columns = Columns { count: 100, reduced: 1000, inner: 100 };
+        let cut = Types::of::<Sum, *const f32>().cut_columns(&columns, 256, 16);
+        columns.push(&cut, &mut parameters);
+        let (name, ptx) = embedded().find(|(name, _)| name == "sum_f32_columns_0").unwrap();
+        assert_ne!(with_known(&ptx, &name, parameters.known()), ptx);
+        assert_known(&["sum_f32_columns_0"], &parameters);
     }
 
     #[test]

@@ -286,7 +286,9 @@ impl Queue {
         let (types, block, width) = (by.types, by.block, by.types.width as u64);
         let needs = Needs::of(gpu, types, segments, block, alignment(&request.input));
         let mut cut = needs.cut;
-        cut.has_default = by.has_default.into();
+        if by.has_default {
+            cut.ways |= Cut::HAS_DEFAULT;
+        }
         let partials = self.partials_for(gpu, needs.places * types.words, needs.places)?;
         cut.partials = partials.slots.as_device_ptr().as_mut_ptr();
         cut.counts = partials.counts.as_device_ptr().as_mut_ptr();

@@ -54,6 +54,28 @@ pub unsafe fn together<V>(run: impl FnOnce() -> V) -> V {
     value
 }
 
+/// As [`apart`], for loads: ptxas issues all of them before what is computed of them, as it moves no computation across the branch
+/// that follows, which no thread takes. [`together`] does not keep it from that where it knows that a warp's lanes are together.
+#[inline(always)]
+pub fn ahead<V>(run: impl FnOnce() -> V) -> V {
+    let value = apart(run);
+    let branch = |block: u32| {
+        on_device!({
+            let _ = block;
+            // SAFETY: no block has this number, so no thread exits.
+            unsafe {
+                asm!(
+                    "{{ .reg .pred never; setp.eq.u32 never, {}, 0xffffffff; @never exit; }}",
+                    in(reg32) block,
+                    options(nostack),
+                );
+            }
+        })
+    };
+    branch(crate::thread::block_idx_x());
+    value
+}
+
 macro_rules! instructions {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty => $class:ident),*) -> $result:ty, $out:ident = $instruction:literal;)*) => {$(
         $(#[$doc])*
