@@ -42,7 +42,8 @@ pub struct Parameters {
     known_count: usize,
 }
 
-/// A word of 8 bytes of a kernel's parameters that is a constant for a compiler: of the next launches, many have the same.
+/// A word of 8 bytes of a kernel's parameters that has few values. The driver compiles the kernel for each, with the value as a
+/// constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Known {
     /// The parameter's number.
@@ -100,7 +101,7 @@ impl Parameters {
         self.push(member);
     }
 
-    /// Says which value the word after `byte` bytes of the next parameter has, if `value` is one of few.
+    /// Names a word of the next parameter that has few values: the bytes before it, and its value.
     ///
     /// # Panics
     ///

@@ -377,7 +377,7 @@ pub(super) unsafe fn in_flight<O: Op<I>, I: Copy + 'static, V>(load: impl FnOnce
 }
 
 /// As [`in_flight`], for aligned leaves, whose code has no branches: there the barrier has no effect (sums of rows of 16 `f32` 92 µs in
-/// place of 71 on an H200). Unaligned ones take longer with this (sums of rows of 5 `i64` 107 in place of 94).
+/// place of 71 on an H200).
 #[inline(always)]
 fn ahead<O: Op<I>, I: Copy + 'static, V>(load: impl FnOnce() -> V) -> V {
     if const { is_small::<O, I>() } { intrinsics::ahead(load) } else { intrinsics::apart(load) }
