@@ -88,8 +88,9 @@ pub struct Cut {
     /// Strips of a thread's leaves, as a logarithm.
     strips: u32,
     panels: u32,
-    /// Neighbouring columns that a thread folds as one, below 2^16; and some of the bits [`TOGETHER`](Self::TOGETHER),
-    /// [`IN_ROW`](Self::IN_ROW) and [`PARTIALS`](Self::PARTIALS), as in those of [segments](super::segments::Cut::ways).
+    /// How the launch folds its columns. The lower 16 bits are the number of neighbouring columns that a thread folds as one. The
+    /// others are [`TOGETHER`](Self::TOGETHER), [`IN_ROW`](Self::IN_ROW) and [`PARTIALS`](Self::PARTIALS). The driver compiles the
+    /// kernel for one value of this word.
     ways: u64,
     /// [`words`](Self::words) words of slots for partial results.
     pub partials: *mut u64,
@@ -283,7 +284,7 @@ pub type Arguments<P, O, V> = shape::Arguments<Columns, P, O, V>;
 impl Shape for Columns {
     type Cut = Cut;
 
-    /// Names the word that many launches have alike: a launch has the code for one way to fold columns.
+    /// Names `ways`, so that the compiled kernel has the code for one way to fold columns.
     fn push(&self, cut: &Cut, parameters: &mut Parameters) {
         parameters.push(self);
         parameters.knows(offset_of!(Cut, ways), cut.ways);

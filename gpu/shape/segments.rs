@@ -272,9 +272,10 @@ pub struct Cut {
     /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
     /// with it.
     pub parts: u32,
-    /// What the kernel need not find out: some of the bits [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT) and
-    /// [`HAS_DEFAULT`](Self::HAS_DEFAULT), and for the kernel of `lines` what its [`of_chunk`](super::lines::of_chunk) returns. One
-    /// word of 8 bytes, and no fields of less: ptxas does not take what it converts to 16 bits for a constant.
+    /// What the host tells the kernel of the launch. The lower 16 bits are what [`lines::of_chunk`](super::lines::of_chunk) returns,
+    /// for the kernel of `lines`. The others are [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT) and
+    /// [`HAS_DEFAULT`](Self::HAS_DEFAULT). The driver compiles the kernel for one value of this word. These are bits of one word
+    /// because ptxas treats no 16-bit part of a constant as a constant.
     pub ways: u64,
     /// A list of larger segments for each warp, [`LIST`] words each; null if that of [`larger`] has all
     /// segments.
@@ -302,9 +303,13 @@ impl Cut {
     /// Rows have a whole number of leaves, and each leaf is one access.
     pub const ALIGNED: u64 = 1 << 16;
 
-    /// For the kernel of [`short_rows`](super::short_rows), a lane has one load of its warp's rows; for that of [`chunks`], rows
-    /// have two lines at most; for those of [`whole_rows`](super::whole_rows) and [`larger`], chunks of rows have one at most. Not
-    /// for segments between offsets.
+    /// Rows are short for their kernel. What that means depends on the kernel:
+    ///
+    /// - [`short_rows`](super::short_rows): one load of each lane reads all rows of a warp.
+    /// - [`chunks`]: a row has at most two lines.
+    /// - [`whole_rows`](super::whole_rows) and [`larger`]: a chunk has at most one line.
+    ///
+    /// Segments between offsets never have this bit.
     pub const SHORT: u64 = 1 << 17;
 
     /// A segment without items may have no value.
@@ -384,8 +389,8 @@ pub(super) unsafe fn load_partial<A: Pod>(slot: *mut u64) -> A {
 impl Shape for SegmentBounds {
     type Cut = Cut;
 
-    /// Names the words that many launches have alike. Half of a kernel is code for offsets and lists, and half of the rest is code
-    /// for rows of several chunks or for others than the launch has.
+    /// Names the words for whose values the driver compiles the kernel. Half of a kernel is code for offsets and lists, which rows do
+    /// not have. Half of the rest is code for other rows than those of the launch.
     fn push(&self, cut: &Cut, parameters: &mut Parameters) {
         let &Cut { weight, parts, ways, .. } = cut;
         let are_rows = self.offsets.is_null();

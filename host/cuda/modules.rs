@@ -200,9 +200,9 @@ impl Gpu {
 fn with_known(ptx: &str, name: &str, known: &[Known]) -> String {
     let places: Vec<_> = known
         .iter()
-        .map(|Known { parameter, byte, value }| match byte {
-            0 => (format!("[{name}_param_{parameter}];"), value),
-            _ => (format!("[{name}_param_{parameter}+{byte}];"), value),
+        .map(|Known { parameter, byte, value }| {
+            let offset = if *byte == 0 { String::new() } else { format!("+{byte}") };
+            (format!("[{name}_param_{parameter}{offset}];"), value)
         })
         .collect();
     let mut with_known = String::with_capacity(ptx.len());

@@ -54,8 +54,9 @@ pub unsafe fn together<V>(run: impl FnOnce() -> V) -> V {
     value
 }
 
-/// As [`apart`], for loads: ptxas issues all of them before what is computed of them, as it moves no computation across the branch
-/// that follows, which no thread takes. [`together`] does not keep it from that where it knows that a warp's lanes are together.
+/// As [`apart`], for loads: ptxas issues all loads before it computes anything of their values. A branch follows the loads. No thread
+/// takes it, but ptxas moves no computation across it. The barrier of [`together`] has no such effect in code without branches, where
+/// ptxas removes it.
 #[inline(always)]
 pub fn ahead<V>(run: impl FnOnce() -> V) -> V {
     let value = apart(run);
