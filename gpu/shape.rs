@@ -11,7 +11,7 @@
 //! - [`terms`]: the terms of sums by index of picked items and of products.
 //! - [`indices`]: indices of elements of rows, and of bins.
 //! - [`keys`]: keys of any value, which get numbers.
-//! - [`runs`]: the runs of equal neighbouring keys.
+//! - [`runs`]: the runs of equal neighbouring keys; [`heads`]: where they begin, as bits.
 
 pub(crate) mod beside;
 pub mod center;
@@ -19,6 +19,7 @@ pub(crate) mod chunk;
 pub mod chunks;
 pub mod columns;
 pub mod deal;
+pub mod heads;
 pub mod index;
 pub mod indices;
 pub mod keys;

@@ -409,9 +409,11 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// The request to find the runs of keys, of which there are some.
     pub fn runs<K: Element>(arguments: runs::Arguments<K>) -> Self {
-        let runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area } = arguments;
+        let runs::Arguments { keys, len, heads, offsets, words, capacity, number, bits, state, area } =
+            arguments;
         let (keys, heads) = (keys.cast(), heads.cast());
-        let arguments = runs::Arguments { keys, len, heads, offsets, words, capacity, number, state, area };
+        let arguments =
+            runs::Arguments { keys, len, heads, offsets, words, capacity, number, bits, state, area };
         let by = Operation {
             types: Types::of_keys::<K>(),
             op: null(),

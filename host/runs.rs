@@ -6,7 +6,8 @@ use crate::place::Place::{Cpu, Gpu};
 use crate::request::Request;
 use crate::segments::{OfKeys, Offsets};
 use crate::{Buffer, Device, Element, Error, Item, Op, Reduce, Stream, View, cpu};
-use gpu_reduce_kernels::runs::{Arguments, is_same};
+use gpu_reduce_kernels::runs::{Arguments, is_same, positions};
+use gpu_reduce_kernels::shape::heads;
 use std::ptr::null_mut;
 
 /// The runs of equal neighbouring keys, and where each begins: what [`Reduce::runs`] returns.
@@ -33,6 +34,8 @@ pub struct Runs<K: Element> {
     keys: Buffer<K>,
     starts: Starts,
     number: Buffer<u64>,
+    /// Where runs begin, as [`heads`]: on a GPU, unless all offsets are listed.
+    bits: Option<Buffer<u64>>,
     /// Whether there is room for exactly the runs that there are.
     is_exact: bool,
 }
@@ -68,11 +71,15 @@ impl<K: Element> Runs<K> {
     /// [`Error::OutOfMemory`], [`Error::Driver`].
     pub fn with_capacity(device: &Device, len: usize, most: usize) -> Result<Self, Error> {
         let most = most.min(len);
+        let has_heads = matches!(device.0, Gpu(_)) && heads::are_kept(len as u64, most as u64);
+        let words = heads::words(positions(len as u64));
+        let bits = if has_heads { Some(device.zeros(words)?) } else { None };
         Ok(Self {
             len,
             keys: device.zeros(most)?,
             starts: Starts::zeros(device, len, most + 1)?,
             number: device.zeros(1)?,
+            bits,
             is_exact: false,
         })
     }
@@ -108,7 +115,7 @@ impl<K: Element> Runs<K> {
             }
             Err(_) => Starts::Long(device.upload(&starts)?),
         };
-        Ok(Self { len, keys: device.upload(&keys)?, starts, number, is_exact: true })
+        Ok(Self { len, keys: device.upload(&keys)?, starts, number, bits: None, is_exact: true })
     }
 
     /// The runs of keys. They are counted first, so that no more is allocated than they need.
@@ -119,6 +126,7 @@ impl<K: Element> Runs<K> {
             keys: device.zeros(0)?,
             starts: Starts::Short(device.zeros(0)?),
             number: device.zeros(1)?,
+            bits: None,
             is_exact: true,
         };
         match keys.place()? {
@@ -160,6 +168,7 @@ impl<K: Element> Runs<K> {
             words,
             capacity: places as u64,
             number: pointer(&mut self.number),
+            bits: self.bits.as_mut().map_or(null_mut(), pointer),
             state: null_mut(),
             area: 0,
         })
@@ -275,7 +284,8 @@ impl<K: Element> Runs<K> {
 
     /// What segments know of the runs.
     pub(crate) fn of_keys(&self) -> OfKeys<'_> {
-        OfKeys { len: self.len, number: (!self.is_exact).then(|| self.number.view()) }
+        let number = || self.bits.as_ref().unwrap_or(&self.number).view();
+        OfKeys { len: self.len, number: (!self.is_exact).then(number) }
     }
 }
 

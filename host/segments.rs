@@ -703,9 +703,19 @@ impl<'a, D: Data<'a>> Parts<'a, D::Item> for Segments<'a, D> {
         }))
     }
 
+    /// Returns these segments with their number. If they are runs that were found on a stream, it waits for the number, and lists
+    /// all of their offsets.
     fn counted(&self) -> Result<Self, Error> {
         let Some(number) = self.number else { return Ok(self.clone()) };
-        let count = number.to_vec()?.first().map_or(0, |&number| number.min(self.count));
+        let first = number.slice(..1)?.to_vec()?;
+        let count = first.first().map_or(0, |&number| number.min(self.count));
+        if let View(Gpu(heads)) = number
+            && let Shape::Segments(runs) = self.shape_there(heads.gpu)?
+            && runs.has_heads()
+        {
+            // SAFETY: the search has ended, as its caller has vouched, and the runs are borrowed until this call has waited.
+            unsafe { heads.gpu.list_offsets(&runs)? };
+        }
         Ok(Self { count, number: None, ..self.clone() })
     }
 }

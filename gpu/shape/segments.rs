@@ -20,6 +20,10 @@
 //! - The **larger** ones are left to the kernel of [`larger`], by a list for each warp. If most segments are
 //!   larger, that kernel gets all of them.
 
+#[cfg(not(target_arch = "nvptx64"))]
+use super::heads::{self, Listing};
+use super::heads::{Heads, WORD};
+use super::runs::prefix_sum;
 use super::{self as shape, Shape};
 use crate::agent::{Agent, summed_from};
 use crate::exchange::slot;
@@ -86,7 +90,7 @@ pub struct SegmentBounds {
     pub(super) size: u64,
     /// Segments; or an upper bound of their number.
     pub count: u64,
-    /// The number of segments on the device; null if the host knows it.
+    /// The number of segments on the device; null if the host knows it. With [`Cut::HEADS`], the [`Heads`] begin with it.
     pub(super) number: *const u64,
     /// Items in all segments' array.
     pub len: u64,
@@ -112,6 +116,25 @@ impl SegmentBounds {
     #[must_use]
     pub fn with_number(self, number: *const u64) -> Self {
         Self { number, ..self }
+    }
+
+    /// Returns whether these are runs whose [`Heads`] are on the device.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn has_heads(&self) -> bool {
+        self.has_number() && heads::are_kept(self.len, self.count)
+    }
+
+    /// Returns the arguments to list the offsets of all runs, if these [have heads](Self::has_heads).
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn listing(&self) -> Listing {
+        Listing {
+            heads: self.number.cast_mut(),
+            offsets: self.offsets.cast_mut().cast(),
+            words: self.size as u32 / 4,
+            // If there are more runs, the start of the next one is the end of the last.
+            room: self.count + 1,
+            len: self.len,
+        }
     }
 
     /// Returns whether the number of segments is in the device's memory.
@@ -315,6 +338,10 @@ impl Cut {
     /// A segment without items may have no value.
     pub const HAS_DEFAULT: u64 = 1 << 18;
 
+    /// Segments are runs of keys, and their [`Heads`] say where they are. A position counts an item then, and no segment counts
+    /// besides. The first item is at the position that is the shift of the heads.
+    pub const HEADS: u64 = 1 << 19;
+
     /// Returns what [`of_chunk`](super::lines::of_chunk) returns for the launch's chunks.
     #[inline(always)]
     pub(super) fn of_chunk(&self) -> u32 {
@@ -323,7 +350,7 @@ impl Cut {
 
     /// Returns whether all of `bits` are among the [`ways`](Self::ways).
     #[inline(always)]
-    pub(super) fn has(&self, bits: u64) -> bool {
+    pub fn has(&self, bits: u64) -> bool {
         self.ways & bits == bits
     }
 
@@ -460,6 +487,12 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
     #[inline(always)]
     pub(super) fn positions(&self, count: u64) -> [u64; 2] {
         let mut share = u64::from(self.cut.share);
+        if self.cut.has(Cut::HEADS) {
+            let first = warp_of_grid() * share;
+            // SAFETY: there are heads.
+            let shift = unsafe { self.heads().shift().read() };
+            return [first, first + share].map(|position| position.saturating_sub(shift));
+        }
         if !self.shape.number.is_null() {
             // The host knew an upper bound of `count` only.
             let warps = u64::from(thread::grid_dim_x() * WARPS).max(1);
@@ -467,6 +500,12 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         }
         let first = warp_of_grid() * share;
         [first, first + share]
+    }
+
+    /// Returns the heads of the runs, if the [cut](Cut::HEADS) has them.
+    #[inline(always)]
+    fn heads(&self) -> Heads {
+        Heads(self.shape.number.cast_mut())
     }
 
     /// Returns the warp's list of larger segments.
@@ -604,12 +643,19 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         let most = (WIDTH as u32) << unit;
         let entries = self.arguments.list().wrapping_add(1);
         let mut larger = 0;
+        let is_of_heads = cut.has(Cut::HEADS);
         // SAFETY: as the caller promises; each warp accesses its own list and its own part of shared memory.
         unsafe {
             let count = segments.count();
-            let [first, end] = segments.first_from(count, cut.weight.into(), self.arguments.positions(count));
+            let (mut words, [first, end]) = if is_of_heads {
+                let words = Words::new(self.arguments.heads(), segments.len, cut.share);
+                (words, [words.before(), count])
+            } else {
+                let positions = self.arguments.positions(count);
+                (Words::NONE, segments.first_from(count, cut.weight.into(), positions))
+            };
             // The segment before may reach into the share.
-            if first > 0 {
+            if first > 0 && first <= count && (!is_of_heads || words.is_before_listed()) {
                 let (start, stop) = (segments.start(first - 1), segments.start(first));
                 if segments.is_valid(start, stop) && stop - start > most.into() {
                     if lane == 0 {
@@ -619,21 +665,30 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 }
             }
             let mut batch = first;
-            while batch < end {
+            while batch < end && (!is_of_heads || words.next < words.end) {
                 intrinsics::no_unroll();
-                let left = if end - batch < BATCH.into() { (end - batch) as u32 } else { BATCH };
-                let left = intrinsics::opaque(left);
-                let stops = segments.stops(batch, lane, left);
-                if lane == 0 {
-                    self.bounds.write(bounds, segments.start(batch));
-                }
-                for (group, stop) in stops.into_iter().enumerate() {
-                    self.bounds.write(bounds + lane + 32 * group as u32 + 1, stop);
-                }
+                let left = end - batch;
+                let mut taken = Taken::NONE;
+                let left = if is_of_heads {
+                    taken = words.take::<WIDTH>(&segments, batch, self.bounds.from(bounds));
+                    if left < taken.count.into() { left as u32 } else { taken.count }
+                } else {
+                    let left = if left < BATCH.into() { left as u32 } else { BATCH };
+                    let left = intrinsics::opaque(left);
+                    let stops = segments.stops(batch, lane, left);
+                    if lane == 0 {
+                        self.bounds.write(bounds, segments.start(batch));
+                    }
+                    for (group, stop) in stops.into_iter().enumerate() {
+                        self.bounds.write(bounds + lane + 32 * group as u32 + 1, stop);
+                    }
+                    left
+                };
                 warp::sync_warp(warp::ALL);
                 // Segments of one item would need as long for their classes as for their items.
-                if self.are_single(left) {
-                    self.fold_single(batch, left);
+                let are_single = if is_of_heads { taken.are_single } else { self.are_single(left) };
+                if are_single {
+                    self.fold_single(batch, left, taken.first);
                     warp::sync_warp(warp::ALL);
                     batch += u64::from(left);
                     continue;
@@ -642,7 +697,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 // is not short.
                 let mut classes = u32::MAX;
                 let mut present = 0;
-                let mut group = 0;
+                let (mut group, mut last) = (0, unit);
+                if taken.are_leaves {
+                    // All are of class 0.
+                    let of_lane = (left + 31 - lane) / 32;
+                    classes = ((u64::from(u32::MAX) << 32) >> (32 - 4 * of_lane)) as u32;
+                    (present, group, last) = (1, BATCH, 0);
+                }
                 while 32 * group < left {
                     intrinsics::no_unroll();
                     let index = 32 * group + lane;
@@ -650,7 +711,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                         (self.bounds.read(bounds + index), self.bounds.read(bounds + index + 1));
                     let len = stop.wrapping_sub(start);
                     let is_there = index < left;
-                    let is_valid = start <= stop && stop <= segments.len;
+                    let is_valid = is_of_heads || start <= stop && stop <= segments.len;
                     let is_short = is_there & is_valid & (len <= most.into());
                     // Before any branch on these, or the compiler makes two votes of it.
                     let others = warp::warp_vote_ballot(warp::ALL, is_there & !is_short);
@@ -680,7 +741,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                     }
                     class = 1;
                 }
-                while class <= unit {
+                while class <= last {
                     intrinsics::no_unroll();
                     if warp::warp_vote_any(warp::ALL, present >> class & 1 != 0) {
                         let mut count = 0;
@@ -750,14 +811,16 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         }
     }
 
-    /// Reduces a batch of [single](Self::are_single) segments.
+    /// Reduces a batch of [single](Self::are_single) segments; with [heads](Cut::HEADS), of segments of an item each, from item
+    /// `start` on.
     ///
     /// # Safety
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn fold_single(&self, batch: u64, left: u32) {
-        let Arguments { input, op, .. } = self.arguments;
+    unsafe fn fold_single(&self, batch: u64, left: u32, start: u64) {
+        let Arguments { input, op, cut, .. } = self.arguments;
+        let is_of_heads = cut.has(Cut::HEADS);
         let bounds = self.warp * (BATCH + 1);
         let mut first = warp::lane_id();
         // SAFETY: as the caller promises.
@@ -765,28 +828,36 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
             while first < left {
                 intrinsics::no_unroll();
                 let index_of = |load: usize| first + load as u32 * warp::WARP_SIZE;
-                let mut lens = [0; SINGLE_LOADS];
+                // A bit for each segment that has an item.
+                let mut have_items = 0u32;
                 let items: [P::Item; SINGLE_LOADS] = intrinsics::apart(|| {
                     from_fn(|load| {
-                        let index = bounds + index_of(load);
-                        if index_of(load) < left {
-                            let [start, stop] = [self.bounds.read(index), self.bounds.read(index + 1)];
-                            lens[load] = stop - start;
-                            if lens[load] > 0 { input.offset(start as usize).read() } else { P::zeroed() }
-                        } else {
-                            P::zeroed()
+                        if index_of(load) >= left {
+                            return P::zeroed();
                         }
+                        let index = bounds + index_of(load);
+                        let mut item = start + u64::from(index_of(load));
+                        if !is_of_heads {
+                            item = self.bounds.read(index);
+                            if item == self.bounds.read(index + 1) {
+                                return P::zeroed();
+                            }
+                        }
+                        have_items |= 1 << load;
+                        input.offset(item as usize).read()
                     })
                 });
                 unrolled::<SINGLE_LOADS>(|load| {
                     if index_of(load) < left {
                         let (mut op, mut all) = (op, [op.identity(); WIDTH]);
-                        if lens[load] > 0 {
+                        let has_item = have_items >> load & 1;
+                        if has_item != 0 {
                             op = op.begin(items[load]);
                             O::agent().fold_item(&op, &mut all[0], items[load], 0);
                         }
                         let value = of_thread::<O, P::Item, WIDTH>(&op, all);
-                        self.arguments.deliver(&op, batch + u64::from(index_of(load)), value, lens[load]);
+                        let segment = batch + u64::from(index_of(load));
+                        self.arguments.deliver(&op, segment, value, has_item.into());
                     }
                 });
                 first += SINGLE_LOADS as u32 * warp::WARP_SIZE;
@@ -885,6 +956,168 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
             }
         }
     }
+}
+
+/// The words of a warp's share of the [`Heads`].
+#[derive(Clone, Copy)]
+struct Words {
+    heads: Heads,
+    shift: u64,
+    /// The next word of the share, and the end of the share.
+    next: u64,
+    end: u64,
+    /// The end of all words that have items.
+    all: u64,
+}
+
+impl Words {
+    const NONE: Self = Self { heads: Heads(null_mut()), shift: 0, next: 0, end: 0, all: 0 };
+
+    /// Returns the words of this warp's share.
+    ///
+    /// # Safety
+    ///
+    /// There are heads.
+    #[inline(always)]
+    unsafe fn new(heads: Heads, len: u64, share: u32) -> Self {
+        // SAFETY: as the caller promises.
+        let shift = unsafe { heads.shift().read() };
+        let all = (shift + len).div_ceil(WORD.into());
+        let of_share = u64::from(share / WORD);
+        let next = (warp_of_grid() * of_share).min(all);
+        Self { heads, shift, next, end: (next + of_share).min(all), all }
+    }
+
+    /// Returns how many heads come before the share; if it has no words, more than there are.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn before(&self) -> u64 {
+        // SAFETY: as the caller promises.
+        if self.next < self.end { unsafe { self.heads.before_word(self.next) } } else { u64::MAX }
+    }
+
+    /// Returns the bits of a word; none if it has no items.
+    #[inline(always)]
+    fn bits(&self, word: u64) -> u32 {
+        // SAFETY: there is such a word.
+        if word < self.all { unsafe { self.heads.word(word).read() } } else { 0 }
+    }
+
+    /// Returns the item at a bit of a word.
+    #[inline(always)]
+    fn item(&self, word: u64, bit: u32) -> u64 {
+        (word * u64::from(WORD) + u64::from(bit)).wrapping_sub(self.shift)
+    }
+
+    /// Returns whether the run before the share's first one is among the offsets.
+    #[inline(always)]
+    fn is_before_listed(&self) -> bool {
+        let [before, first] = [self.bits(self.next.wrapping_sub(1)), self.bits(self.next)];
+        before.leading_zeros() + first.trailing_zeros() >= WORD
+    }
+
+    /// Goes past the next words: as many as have up to [`BATCH`] heads, 32 at most. The first segment is `batch`. Writes to `bounds`
+    /// where the segments are, unless each has one item.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together; `bounds` are the warp's own.
+    #[inline(always)]
+    unsafe fn take<const WIDTH: usize>(
+        &mut self,
+        segments: &SegmentBounds,
+        batch: u64,
+        bounds: Shared<u64>,
+    ) -> Taken {
+        let lane = warp::lane_id();
+        let word = self.next + u64::from(lane);
+        let bits = self.bits(word);
+        let first = self.item(self.next, 0);
+        // SAFETY: as the caller promises.
+        unsafe {
+            let upto = prefix_sum(bits.count_ones());
+            let words = warp::warp_vote_ballot(warp::ALL, upto <= BATCH && word < self.end).count_ones();
+            let (count, _) = warp::warp_shuffle_idx(warp::ALL, upto, words - 1, 32);
+            // The next head ends the last segment.
+            let later = warp::warp_vote_ballot(warp::ALL, lane >= words && bits != 0);
+            let next = later.trailing_zeros();
+            let (mut of_next, _) = warp::warp_shuffle_idx(warp::ALL, bits, next % 32, 32);
+            if later == 0 {
+                of_next = if words == 32 { self.bits(self.next + 32) } else { 0 };
+            }
+            let stop = match of_next {
+                0 => segments.start((batch + u64::from(count)).min(segments.count())),
+                bits => self.item(self.next + u64::from(next), bits.trailing_zeros()),
+            };
+            let items = stop.wrapping_sub(first);
+            let are_single = count == WORD * words && items == count.into();
+            let mut are_leaves = false;
+            if !are_single {
+                // A bit for each WIDTH positions without a head. Those right after the word count, too: the segment of its last
+                // position may be long.
+                let (after, _) = warp::warp_shuffle_down(warp::ALL, bits, 1, 32);
+                let after = if lane == 31 { of_next } else { after };
+                let mut gaps = !(u64::from(after) << 32 | u64::from(bits));
+                for shift in 0..WIDTH.trailing_zeros() {
+                    gaps &= gaps >> (1 << shift);
+                }
+                let is_long = lane < words && gaps & ((2 << WORD) - 1) != 0;
+                are_leaves = !warp::warp_vote_any(warp::ALL, is_long);
+                if words > MOST_SPARSE {
+                    let mut left = if lane < words { bits } else { 0 };
+                    let mut rank = upto - bits.count_ones();
+                    let item = self.item(word, 0);
+                    while left != 0 {
+                        intrinsics::no_unroll();
+                        bounds.write(rank, item + u64::from(left.trailing_zeros()));
+                        left &= left - 1;
+                        rank += 1;
+                    }
+                } else {
+                    let (mut index, mut item) = (0, first + u64::from(lane));
+                    while index < words {
+                        intrinsics::no_unroll();
+                        let (of_word, _) = warp::warp_shuffle_idx(warp::ALL, bits, index, 32);
+                        let (upto, _) = warp::warp_shuffle_idx(warp::ALL, upto, index, 32);
+                        let from_lane = of_word >> lane;
+                        if from_lane & 1 != 0 {
+                            bounds.write(upto - from_lane.count_ones(), item);
+                        }
+                        index += 1;
+                        item += u64::from(WORD);
+                    }
+                }
+                if lane == 0 {
+                    bounds.write(count, stop);
+                }
+            }
+            self.next += u64::from(words);
+            Taken { count, first, are_single, are_leaves }
+        }
+    }
+}
+
+/// Words of a batch. If it has more, each lane writes the bounds of a word of its own; if it has fewer, and so more heads a word, the
+/// warp takes less time to write one word after another.
+const MOST_SPARSE: u32 = 20;
+
+/// The segments of the words that a warp [has taken](Words::take).
+#[derive(Clone, Copy)]
+struct Taken {
+    count: u32,
+    /// The item at the first position.
+    first: u64,
+    /// Whether each segment has one item, and the first one is `first`.
+    are_single: bool,
+    /// Whether each segment has at most a leaf.
+    are_leaves: bool,
+}
+
+impl Taken {
+    const NONE: Self = Self { count: 0, first: 0, are_single: false, are_leaves: false };
 }
 
 /// Returns the plan of `len` items; unless `is_long`, they have at most [`few_rows`] rows, or their order does not

@@ -6,6 +6,7 @@ use crate::sharded::{GpuShard, ShardsCall, SlotOrder, SlotsOfChunks};
 use crate::{Buffer, Error};
 use gpu_reduce_kernels::columns::Columns;
 use gpu_reduce_kernels::indices::{Bins, Rows};
+use gpu_reduce_kernels::segments::SegmentBounds;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fmt;
@@ -92,6 +93,7 @@ absent! { unsafe
         fn read(&self, u64, &mut [u8]) -> Result<(), Error>;
         fn write(&self, u64, &[u8]) -> Result<(), Error>;
         fn run(&self, &Request, &mut [u8]) -> Result<u64, Error>;
+        fn list_offsets(&self, &SegmentBounds) -> Result<(), Error>;
         fn reduce_shards(&self, &ShardsCall, &mut dyn FnMut(&[SlotsOfChunks], &[u64])) -> Result<(), Error>;
         fn copy(&self, u64, u64, usize) -> Result<(), Error>;
         fn tally(&self, &Tally) -> Result<u64, Error>;

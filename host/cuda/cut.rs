@@ -9,7 +9,7 @@ use gpu_reduce_kernels::chunks;
 use gpu_reduce_kernels::kernels::Family;
 use gpu_reduce_kernels::plan::{GROUP, SINGLE_ROWS, few_rows, least_block};
 use gpu_reduce_kernels::segments::{self, Cut, SegmentBounds, THREADS, WARPS, most_positions, partial_slots};
-use gpu_reduce_kernels::shape::{lines, short_rows, spans, whole_rows};
+use gpu_reduce_kernels::shape::{lines, runs, short_rows, spans, whole_rows};
 
 /// A warp takes as many short rows as it folds at a time, or if there are warps enough as it has one load of
 /// each for; but fewer if then fewer warps than this would have rows. Sums of `f32` on an H200, µs if all
@@ -217,7 +217,8 @@ impl Needs {
         let blocks = warps.div_ceil(WARPS.into()) as u32;
         let grid = Grid { blocks, block: THREADS, resident: THREADS * resident };
         // Whole rows have no partial results.
-        let places = if cut.weight > 0 { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
+        let has_parts = cut.weight > 0 || has_lists;
+        let places = if has_parts { partial_slots(segments.len, row, cut.parts) as usize } else { 1 };
         let lists = if has_lists { (blocks * WARPS) as usize * segments::LIST } else { 0 };
         let family = match segments.length() {
             Some(length) if cut.weight == 0 => match short_rows::is_short(length, width, block) {
@@ -713,6 +714,11 @@ fn ways(is_aligned: bool, is_short: bool) -> u64 {
     bit(is_aligned, Cut::ALIGNED) | bit(is_short, Cut::SHORT)
 }
 
+/// Positions of a warp that finds runs by heads: at least this number, or a multiple. These are as many words of heads as it takes at
+/// a time if each item is a run: sums of 2^26 `f32` by runs of one key take 401 µs on an H200 if a warp has 7,968 positions, 390 with
+/// 8,192 (another H200).
+const LEAST_POSITIONS: u64 = 256;
+
 /// Returns how segments are cut up for `warps` warps, how many warps they keep busy, and whether short
 /// segments are listed. `are_whole` says that warps fold the rows whole.
 fn cut_for(
@@ -744,6 +750,15 @@ fn cut_for(
         };
         cut.ways = ways(is_aligned, is_short);
         return (cut, count.div_ceil(cut.share.into()), false);
+    }
+    if segments.has_heads() {
+        // Two waves of warps.
+        let positions = runs::positions(segments.len);
+        let share = positions.div_ceil(2 * warps).clamp(LEAST_POSITIONS, most_positions(width));
+        let share = share.next_multiple_of(LEAST_POSITIONS);
+        cut.ways = Cut::HEADS;
+        cut.share = share as u32;
+        return (cut, positions.div_ceil(share), true);
     }
     let has_lists = segments.has_number()
         || segments.length().is_none() && average < larger_on_average(types) * width && count > FEW * warps;

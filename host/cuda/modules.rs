@@ -318,6 +318,11 @@ pub mod tests {
         let (name, ptx) = embedded().find(|(name, _)| name == "sum_f32_columns_0").unwrap();
         assert_ne!(with_known(&ptx, &name, parameters.known()), ptx);
         assert_known(&["sum_f32_columns_0"], &parameters);
+
+        // Without heads.
+        let parameters = Parameters::of(&runs::Arguments::<u32>::NONE);
+        assert_eq!(parameters.known().len(), 1);
+        assert_known(&["runs_u32_256"], &parameters);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Enqueuing requests on a stream.
 
-use super::Gpu;
 use super::cut::Needs;
 use super::modules::{Compiled, Grid, no_kernel};
 use super::scratch::{Partials, Scratch, area_bytes, largest, pinned};
+use super::{Gpu, Workspace};
 use crate::request::{Request, Shape, Types};
 use crate::{Error, Plan};
 use cust::stream::Stream;
@@ -13,8 +13,9 @@ use gpu_reduce_kernels::kernels::{Family, Identity, Parameters};
 use gpu_reduce_kernels::plan::{GROUP, least_block};
 use gpu_reduce_kernels::reduce::{self, Target};
 use gpu_reduce_kernels::segments::{Cut, SegmentBounds, most_short};
-use gpu_reduce_kernels::shape::push_rest;
+use gpu_reduce_kernels::shape::{heads, push_rest};
 use gpu_reduce_kernels::{runs, slot};
+use std::any::TypeId;
 use std::mem::{ManuallyDrop, transmute};
 use std::ops::Deref;
 use std::ptr::{null, null_mut};
@@ -286,6 +287,10 @@ impl Queue {
         let (types, block, width) = (by.types, by.block, by.types.width as u64);
         let needs = Needs::of(gpu, types, segments, block, alignment(&request.input));
         let mut cut = needs.cut;
+        if segments.has_heads() && !cut.has(Cut::HEADS) {
+            // SAFETY: as the caller vouches: these are runs that were found on a stream.
+            unsafe { self.list_offsets(gpu, segments)? };
+        }
         if by.has_default {
             cut.ways |= Cut::HAS_DEFAULT;
         }
@@ -348,6 +353,29 @@ impl Queue {
         }
     }
 
+    /// Enqueues that the offsets of all runs are listed.
+    ///
+    /// # Safety
+    ///
+    /// The segments are runs that were found on a stream, and their memory stays. Work on other streams may read the offsets and list
+    /// them, too: all write the same values. The context is entered.
+    unsafe fn list_offsets(&self, gpu: &Gpu, segments: &SegmentBounds) -> Result<(), Error> {
+        let listing = segments.listing();
+        let windows_of_block = u64::from(runs::THREADS / 32);
+        let windows = heads::windows(runs::positions(segments.len));
+        let blocks = windows.div_ceil(windows_of_block).min(1 << 16) as u32;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            self.launch_one(
+                gpu,
+                TypeId::of::<heads::List>(),
+                (blocks, runs::THREADS),
+                0,
+                &Parameters::of(&listing),
+            )
+        }
+    }
+
     unsafe fn enqueue_columns(
         &mut self,
         gpu: &Gpu,
@@ -389,13 +417,28 @@ impl Queue {
         let state = state.as_device_ptr().as_mut_ptr();
         let arguments = runs::Arguments { state, area, ..arguments };
         let parameters = Parameters::of(&arguments);
-        let grid = Grid { blocks: tiles as u32, block: runs::THREADS, resident: runs::RESIDENT };
+        let are_short = !arguments.bits.is_null();
+        let resident = if are_short { runs::RESIDENT_FOR_SHORT } else { runs::RESIDENT };
+        let grid = Grid { blocks: tiles as u32, block: runs::THREADS, resident };
         // SAFETY: as the caller vouches; the state is large enough for these tiles.
         unsafe { self.launch(gpu, types, (types.kernel, runs::THREADS), grid, &parameters) }
     }
 }
 
 impl Gpu {
+    /// Lists the offsets of all runs, and waits.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Queue::list_offsets`], and the search has ended.
+    pub unsafe fn list_offsets(&self, runs: &SegmentBounds) -> Result<(), Error> {
+        self.with_workspace(|Workspace { queue, .. }| {
+            // SAFETY: as the caller vouches; the context is entered.
+            unsafe { queue.list_offsets(self, runs)? };
+            queue.stream.synchronize().map_err(|error| self.failed("listing offsets", error))
+        })
+    }
+
     /// Returns the bytes of lent memory that a request of this shape takes.
     pub fn scratch_bytes(&self, types: &Types, shape: &Shape, block: u32) -> usize {
         match shape {

@@ -3,7 +3,8 @@
 
 use cust::sys::{self, cudaError_enum::CUDA_SUCCESS};
 use gpu_reduce::{
-    Buffer, Device, Element, Error, Max, Mean, Reduce, Runs, Sum, View, bf16, f16, reduce_by_key,
+    ArgMax, Buffer, Device, Element, Error, ExactSum, Item, Max, Mean, Op, Parameterless, Reduce, Runs, Sum,
+    Var, View, bf16, f16, reduce_by_key,
 };
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -205,6 +206,106 @@ fn runs_stay_on_the_device() {
             // A call that waits has the number from there, too.
             let again = x.segments(&runs).unwrap().reduce::<Sum, 256>().unwrap();
             assert_eq!(again.to_vec().unwrap(), expected, "round {round} on {device}");
+        }
+    }
+}
+
+/// Reduces the values of runs that are found on a stream. Panics unless each has the bits of its slice.
+fn check_on_a_stream<K: Sample, T: Sample, O>(device: &Device, host: &[K], most: usize, name: &str)
+where
+    O: Op<T, Output: Item + PartialEq> + Parameterless,
+{
+    let case = format!("{} of {name} of {}, room for {most}, on {device}", O::NAME, K::NAME);
+    let values = samples(host.len(), T::any);
+    let (keys, x) = (device.upload(host).unwrap(), device.upload(&values).unwrap());
+    let stream = device.stream().unwrap();
+    for start in [0, 16 / size_of::<K>() - 1] {
+        let (keys, x) = (keys.slice(start..).unwrap(), x.slice(start..).unwrap());
+        let ranges = ranges(&host[start..]);
+        let room = ranges.len().min(most);
+        let expected: Vec<O::Output> = ranges[..room]
+            .iter()
+            .map(|range| values[start..][range.clone()].reduce::<O, 256>().unwrap())
+            .collect();
+        let mut runs = Runs::with_capacity(device, keys.len(), most).unwrap();
+        let mut results = device.zeros::<O::Output>(most).unwrap();
+        // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
+        unsafe {
+            runs.find(&keys, &stream).unwrap();
+            x.segments(&runs).unwrap().reduce_into::<O, 256>(&stream, &mut results).unwrap();
+        }
+        stream.synchronize().unwrap();
+        assert_eq!(runs.number().to_vec().unwrap(), [ranges.len() as u64], "{case} from {start}");
+        let check = |got: Vec<O::Output>| {
+            let differs =
+                (0..room).find(|&run| bytemuck::bytes_of(&got[run]) != bytemuck::bytes_of(&expected[run]));
+            assert_eq!(differs.map(|run| &ranges[run]), None, "{case} from {start}");
+        };
+        check(results.slice(..room).unwrap().to_vec().unwrap());
+        // A call that waits uses all offsets.
+        check(x.segments(&runs).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap());
+    }
+}
+
+/// Runs of all lengths, so many that the search writes their heads as bits.
+#[test]
+fn many_runs_on_a_stream() {
+    const LEN: usize = 2 * TILE + 1_234;
+    let short = |most: u64| move |hash: u64| (hash % (most + 1)) as usize;
+    let mostly =
+        |long: usize| move |hash: u64| if hash.is_multiple_of(97) { long } else { 1 + (hash % 3) as usize };
+    for device in devices() {
+        let of = |length: &dyn Fn(u64) -> usize| lengths(LEN, length);
+        let (ones, twos) = (of(&|_| 1), of(&|_| 2));
+        check_on_a_stream::<u32, f32, Sum>(&device, &keys_of(ones.clone()), LEN, "runs of 1");
+        check_on_a_stream::<u8, f16, Max>(&device, &keys_of(ones.clone()), LEN, "runs of 1");
+        check_on_a_stream::<f64, u8, Sum>(&device, &keys_of(twos.clone()), LEN, "runs of 2");
+        check_on_a_stream::<i16, f64, Var>(&device, &keys_of(twos), LEN, "runs of 2");
+        check_on_a_stream::<i32, f32, Sum>(&device, &keys_of(of(&short(4))), LEN / 4, "runs of up to 4");
+        check_on_a_stream::<u16, i64, ArgMax>(&device, &keys_of(of(&short(9))), LEN, "runs of up to 9");
+        check_on_a_stream::<f32, f64, Sum>(&device, &keys_of(of(&short(9))), LEN / 4, "runs of up to 9");
+        for long in [33, 129, 600] {
+            let keys = of(&mostly(long));
+            let name = format!("short runs and some of {long}");
+            check_on_a_stream::<u64, f32, Sum>(&device, &keys_of(keys.clone()), LEN, &name);
+            check_on_a_stream::<i8, f32, Var>(&device, &keys_of(keys.clone()), LEN, &name);
+            check_on_a_stream::<f16, f16, Sum>(&device, &keys_of(keys), 4_097, &name);
+        }
+        // The kernel of exact sums has all offsets.
+        check_on_a_stream::<u32, f64, ExactSum>(&device, &keys_of(ones), LEN, "runs of 1");
+        check_on_a_stream::<u32, f32, ExactSum>(
+            &device,
+            &keys_of(of(&mostly(600))),
+            LEN,
+            "short and long runs",
+        );
+        // All of the words that a warp looks at are empty. The longest runs have several chunks, which several warps fold.
+        for (at, long) in [(100, 7_000), (TILE - 1, 7_000), (TILE, 7_000), (TILE + 1_000, 30_000)] {
+            let keys = keys_of((0..LEN).map(|run| if run == at { long } else { 1 }));
+            check_on_a_stream::<u32, f32, Sum>(&device, &keys, LEN, "runs of 1, and a long one");
+        }
+        let keys = keys_of([20_000, 30_000, 1, 14_000]);
+        check_on_a_stream::<u32, f32, Sum>(&device, &keys, LEN, "long runs");
+    }
+}
+
+/// A search at another address has a tile more, whose heads stay in the memory of the runs.
+#[test]
+fn a_search_leaves_no_heads_to_the_next() {
+    let len = 2 * TILE - 3;
+    for device in devices() {
+        let host: Vec<u8> = (0..len + 15).map(|index| (index / 2) as u8).collect();
+        let (keys, x) = (device.upload(&host).unwrap(), device.upload(&samples(len, i32::any)).unwrap());
+        let stream = device.stream().unwrap();
+        let mut runs = Runs::with_capacity(&device, len, len).unwrap();
+        for start in [15, 0] {
+            let keys = keys.slice(start..start + len).unwrap();
+            // SAFETY: the buffers live, unused otherwise, until the stream has been waited for.
+            unsafe { runs.find(&keys, &stream).unwrap() };
+            stream.synchronize().unwrap();
+            let expected = x.segments(&keys.runs().unwrap()).unwrap().reduce::<Sum, 256>().unwrap();
+            let sums = x.segments(&runs).unwrap().reduce::<Sum, 256>().unwrap();
+            assert_eq!(sums.to_vec(), expected.to_vec(), "from {start} on {device}");
         }
     }
 }
