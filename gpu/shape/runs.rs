@@ -156,7 +156,7 @@ pub const fn tiles(address: u64, len: u64, size: usize) -> u64 {
     if tiles == 0 { 1 } else { tiles }
 }
 
-/// Returns the positions of `len` keys at any address, those of whole tiles.
+/// Returns the most positions that the tiles of `len` keys have, at whatever address the keys lie.
 pub const fn positions(len: u64) -> u64 {
     tiles(15, len, 1) * TILE as u64
 }

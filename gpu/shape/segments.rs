@@ -417,7 +417,7 @@ impl Shape for SegmentBounds {
     type Cut = Cut;
 
     /// Names the words for whose values the driver compiles the kernel. Half of a kernel is code for offsets and lists, which rows do
-    /// not have. Half of the rest is code for other rows than those of the launch.
+    /// not have. Half of the rest serves other lengths and alignments than the launch has.
     fn push(&self, cut: &Cut, parameters: &mut Parameters) {
         let &Cut { weight, parts, ways, .. } = cut;
         let are_rows = self.offsets.is_null();

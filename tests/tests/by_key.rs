@@ -247,7 +247,7 @@ where
     }
 }
 
-/// Runs of all lengths, so many that the search writes their heads as bits.
+/// Short and long runs on a stream. There is room for so many that the search writes heads as bits.
 #[test]
 fn many_runs_on_a_stream() {
     const LEN: usize = 2 * TILE + 1_234;
@@ -289,7 +289,7 @@ fn many_runs_on_a_stream() {
     }
 }
 
-/// A search at another address has a tile more, whose heads stay in the memory of the runs.
+/// The first search has a tile more than the second, because its keys lie at another address. The heads of that tile stay in memory.
 #[test]
 fn a_search_leaves_no_heads_to_the_next() {
     let len = 2 * TILE - 3;
