@@ -26,18 +26,23 @@ const HEADER: usize = 2;
 const STRIDE: usize = 1 + WORDS as usize / 2;
 
 /// Returns whether a search for up to `most` runs of `len` keys on a stream keeps heads. Else it lists all offsets: few runs have a
-/// block each, and longer ones gain nothing. Sums of 2^26 `f32` by runs on an H200, µs:
+/// block each, and longer ones of a long input gain nothing. Sums of `f32` by runs on an H200, µs:
 ///
-/// | run | by offsets | by heads |
-/// | --- | --- | --- |
-/// | 1 | 573 | 390 |
-/// | 2 | 419 | 315 |
-/// | 4 | 271 | 228 |
-/// | 6 | 254 | 259 |
-/// | 16 | 187 | 199 |
-/// | 33 | 212 | 228 |
+/// | items | run | by offsets | by heads |
+/// | --- | --- | --- | --- |
+/// | 2^26 | 1 | 573 | 390 |
+/// | 2^26 | 2 | 419 | 315 |
+/// | 2^26 | 4 | 271 | 228 |
+/// | 2^26 | 6 | 254 | 259 |
+/// | 2^26 | 16 | 187 | 199 |
+/// | 2^26 | 33 | 212 | 228 |
+/// | 2^22 | 8 | 23.8 | 26.6 |
+/// | 2^20 | 8 | 12.5 | 11.3 |
+/// | 2^20 | 100 | 12.7 | 12.0 |
+/// | 2^18 | 30 | 12.1 | 9.5 |
+/// | 2^16 | 8 | 9.9 | 9.2 |
 pub const fn are_kept(len: u64, most: u64) -> bool {
-    most > 4096 && len / most < 6
+    most > 4096 && (len / most < 6 || len <= 1 << 20)
 }
 
 /// Returns the windows of `positions` positions.
