@@ -183,6 +183,16 @@ impl SegmentBounds {
         (offset(at), offset(at.wrapping_byte_add(self.size as usize)))
     }
 
+    /// Returns the start and the end of a row, or of a segment between offsets.
+    #[inline(always)]
+    pub(super) fn ends(&self, index: u64) -> (u64, u64) {
+        if self.offsets.is_null() {
+            (index * self.size, (index + 1) * self.size)
+        } else {
+            self.between(index)
+        }
+    }
+
     /// Returns the ends of a lane's segments of a batch. For segments from `left` on, it is the end of
     /// segment `left - 1`.
     #[inline(always)]

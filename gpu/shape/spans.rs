@@ -1,4 +1,4 @@
-//! The kernel of segments between offsets that blocks fold. (A **line** is a row of the plan.)
+//! The kernel of segments between offsets that blocks fold, and of rows that a block folds alone. (A **line** is a row of the plan.)
 //!
 //! ```text
 //! a block folds a span: its lines, four at a time, in a thread and over the lanes of a warp
@@ -47,7 +47,7 @@ pub const fn has_spans(folds_several: bool, is_exact: bool, words: usize, bytes:
     folds_several && bytes >= 4 && words <= if is_exact { 2 } else { 4 }
 }
 
-/// Reduces segments between the offsets of `arguments`.
+/// Reduces the segments of `arguments`. Rows are one span each.
 ///
 /// # Safety
 ///
@@ -146,7 +146,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
             // SAFETY: all lanes of the warp are here.
             index = unsafe { around(&segments, item) };
         }
-        let (start, stop) = segments.between(index);
+        let (start, stop) = segments.ends(index);
         if !segments.is_valid(start, stop) {
             if is_first {
                 arguments.is_wrong(index);

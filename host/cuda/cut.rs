@@ -79,6 +79,9 @@ impl Needs {
             length,
             is_aligned: length.is_multiple_of(width) && alignment >= types.width * types.bytes,
         });
+        if let Some(needs) = rows.and_then(|rows| Self::of_single_spans(gpu, types, rows, block)) {
+            return needs;
+        }
         let are_whole = rows.is_some_and(|rows| are_whole(gpu, types, rows, block));
         if let Some(rows) = rows
             && (are_whole || !are_parts(gpu, types, rows, block))
@@ -196,6 +199,57 @@ impl Needs {
         })
     }
 
+    /// How rows that have a chunk for each line are cut up for the kernel of [`spans`], where each row has a block. The kernels whose
+    /// blocks have chunks wait for the chunks of other blocks instead. Returns none if others are faster. Measured on an H200, µs:
+    ///
+    /// | rows | chunks by blocks | rows by blocks | parts by warps |
+    /// | --- | --- | --- | --- |
+    /// | sums of 40 of 16,384 `f32` | 3.4 | 3.8 | 5.3 |
+    /// | of 80 of 16,384 | 5.0 | | 6.2 |
+    /// | of 100 of 10,485 | 4.9 | 4.0 | 6.5 |
+    /// | of 300 of 10,485 | 9.6 | 5.3 | 8.3 |
+    /// | of 300 of 30,000 | 14.3 | 12.4 | 14.1 |
+    /// | of 1,000 of 10,485 | 15.7 | 14.5 | 15.1 |
+    /// | of 1,000 of 30,000 | 33.7 | 31.7 | 34.9 |
+    /// | of 4,096 of 16,384 | 66.3 | 63.4 | 69.7 |
+    /// | of 3,986 of 16,834 | 66.3 | 70.5 | 71.2 |
+    /// | norms of 300 of 10,485 | 14.8 | 6.8 | 9.5 |
+    /// | of 1,000 of 30,000 | 34.7 | 34.1 | 36.1 |
+    /// | variances of 100 of 10,485 | 11.0 | 6.1 | 6.8 |
+    /// | of 300 of 16,384 | 19.7 | 11.8 | 12.2 |
+    /// | of 300 of 30,000 | 28.0 | 19.5 | 17.1 |
+    /// | of 1,000 of 16,384 | 42.4 | 28.9 | 24.0 |
+    fn of_single_spans(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> Option<Self> {
+        let Rows { count, length, is_aligned } = rows;
+        let row = u64::from(block) * types.width as u64;
+        let lines = length.div_ceil(row);
+        if block < 128
+            || !(SINGLE_ROWS + 1..=32).contains(&lines)
+            || !spans::has_spans(types.folds_several, types.is_exact, types.words, types.bytes)
+        {
+            return None;
+        }
+        let are_few = count <= 12 * u64::from(gpu.multiprocessors);
+        let are_faster = match types.words {
+            ..=2 if are_few => true,
+            // All loads of these are whole.
+            1 => is_aligned && length == lines * row && lines.is_multiple_of(lines::LOADS as u64),
+            2 => false,
+            _ => count < 3 * u64::from(gpu.multiprocessors) && lines <= 16,
+        };
+        if count < LEAST_SINGLE_SPANS || !are_faster {
+            return None;
+        }
+        // With more registers, unless the GPU would not hold all blocks at a time.
+        let is_one_wave = count * u64::from(block) <= 1024 * u64::from(gpu.multiprocessors);
+        let resident =
+            if types.words <= 2 && is_one_wave { 1024 } else { resident_for_spans(types, false, block) };
+        let cut = Cut { ways: ways(is_aligned, false), block, share: (lines * row) as u32, ..Cut::NONE };
+        let grid = Grid { blocks: count as u32, block, resident };
+        let warps = Some((Family::Spans, grid));
+        Some(Self { cut, warps, blocks: None, places: 1, lists: 0, long: 0, slots: 0 })
+    }
+
     /// How rows and segments are cut up for the kernels whose warps have them. `are_whole` says that warps fold the rows whole.
     fn of_warps(
         gpu: &Gpu,
@@ -301,8 +355,10 @@ impl Needs {
         {
             let rows = u64::from(lines::of_block(slots));
             let many = u64::from(gpu.multiprocessors * MOST_RESIDENT / block);
-            // A block delivers one row after another: 10 rows of 26,214 `f32` took 5.1 µs on an H100, and 3.1 with a chunk a block.
-            if chunks == 1 || rows == 1 || count.div_ceil(rows) * chunks > many {
+            // A block delivers one row after another: 10 rows of 26,214 `f32` took 5.1 µs on an H100, and 3.1 with a chunk a block. But
+            // 300 rows of 20,970 `f16` take 8.8 µs on an H200, and 16.4 with a chunk a block, which the GPU does not hold at a time.
+            let least = if !types.is_exact && types.words <= 2 { 3 * many / 8 } else { many };
+            if chunks == 1 || rows == 1 || count.div_ceil(rows) * chunks > least {
                 family = Family::Lines;
                 cut.share = (lines * plan.row) as u32;
                 cut.ways = u64::from(slots) | ways(is_aligned, false);
@@ -368,6 +424,12 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
 /// | sums of 150,001 `u8` | 257 | 117 |
 /// | maxima of 70,001 `f16` | 124 | 91 |
 /// | sums of 5,001 `f16` | 112 | 94 |
+/// | `var` of 1,500 of 16,384 `f32` | 59 | 33 |
+/// | `var` of 2,000 of 30,000 `f32` | 130 | 71 |
+/// | `var` of 300 of 5,242 `f64` | 15 | 9 |
+/// | `var` of 1,500 of 32,768 `f16` | 76 | 50 |
+/// | `logsumexp` of 300 of 10,485 `f32` | 22 | 19 |
+/// | `logsumexp` of 1,500 of 30,000 `f32` | 223 | 129 |
 ///
 /// Blocks are faster if rows are fewer than multiprocessors: `argmax` of 13 rows of 20,001 `f32` takes 4.4 µs by blocks, 5.7 by
 /// warps.
@@ -386,6 +448,10 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
         (false, ..=2) => {
             let are_many = count >= 4 * LEAST_ROWS * u64::from(gpu.multiprocessors);
             plan.chunks == 1 && lines == 3 && needs_words && are_many
+        }
+        // A block waits for one load of each thread, then folds the values of its threads: half of the time for variances.
+        (false, 3 | 4) if plan.chunks > 1 && lines == 1 => {
+            types.folds_several || count >= 2 * u64::from(gpu.multiprocessors)
         }
         (false, _) => are_uneven(gpu, types, rows, block, &plan) || are_faster_in_parts(types, rows, &plan),
         _ => false,
@@ -498,6 +564,9 @@ const SHORT_LINES: u64 = 8 << 20;
 
 /// Lines of segments that the kernels of [`spans`] and of [`chunks`] fold by code for short ones.
 const SHORT_SPAN: u64 = 2;
+
+/// The least number of rows that have a block each instead of one for each line.
+const LEAST_SINGLE_SPANS: u64 = 64;
 
 /// The least lines of a span. If segments have more than `MANY_LINES` on average, all spans have `LEAST_SPAN` lines.
 const LEAST_SPAN: u64 = 16;
