@@ -244,7 +244,7 @@ impl Needs {
         let is_one_wave = count * u64::from(block) <= 1024 * u64::from(gpu.multiprocessors);
         let resident =
             if types.words <= 2 && is_one_wave { 1024 } else { resident_for_spans(types, false, block) };
-        let cut = Cut { ways: ways(is_aligned, false), block, share: (lines * row) as u32, ..Cut::NONE };
+        let cut = Cut { block, share: (lines * row) as u32, ..Cut::NONE };
         let grid = Grid { blocks: count as u32, block, resident };
         let warps = Some((Family::Spans, grid));
         Some(Self { cut, warps, blocks: None, places: 1, lists: 0, long: 0, slots: 0 })
