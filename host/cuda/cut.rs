@@ -199,13 +199,13 @@ impl Needs {
         })
     }
 
-    /// How rows that have a chunk for each line are cut up for the kernel of [`spans`], where each row has a block. The kernels whose
-    /// blocks have chunks wait for the chunks of other blocks instead. Returns none if others are faster. Measured on an H200, µs:
+    /// How rows of 9 to 32 lines are cut up for the kernel of [`spans`], where each row has a block. Each line of such a row is a
+    /// chunk; if each chunk had a block, one of these blocks would wait for the others. Returns none if another kernel is faster.
+    /// Measured on an H200, µs:
     ///
     /// | rows | chunks by blocks | rows by blocks | parts by warps |
     /// | --- | --- | --- | --- |
     /// | sums of 40 of 16,384 `f32` | 3.4 | 3.8 | 5.3 |
-    /// | of 80 of 16,384 | 5.0 | | 6.2 |
     /// | of 100 of 10,485 | 4.9 | 4.0 | 6.5 |
     /// | of 300 of 10,485 | 9.6 | 5.3 | 8.3 |
     /// | of 300 of 30,000 | 14.3 | 12.4 | 14.1 |
@@ -449,7 +449,8 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
             let are_many = count >= 4 * LEAST_ROWS * u64::from(gpu.multiprocessors);
             plan.chunks == 1 && lines == 3 && needs_words && are_many
         }
-        // A block waits for one load of each thread, then folds the values of its threads: half of the time for variances.
+        // A block would wait for one load of each thread, and then fold the values of all its threads. Variances take half the time if
+        // warps fold parts.
         (false, 3 | 4) if plan.chunks > 1 && lines == 1 => {
             types.folds_several || count >= 2 * u64::from(gpu.multiprocessors)
         }

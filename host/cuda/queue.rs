@@ -417,8 +417,8 @@ impl Queue {
         let state = state.as_device_ptr().as_mut_ptr();
         let arguments = runs::Arguments { state, area, ..arguments };
         let parameters = Parameters::of(&arguments);
-        let are_short = !arguments.bits.is_null();
-        let resident = if are_short { runs::RESIDENT_FOR_SHORT } else { runs::RESIDENT };
+        let keeps_heads = !arguments.bits.is_null();
+        let resident = if keeps_heads { runs::RESIDENT_FOR_SHORT } else { runs::RESIDENT };
         let grid = Grid { blocks: tiles as u32, block: runs::THREADS, resident };
         // SAFETY: as the caller vouches; the state is large enough for these tiles.
         unsafe { self.launch(gpu, types, (types.kernel, runs::THREADS), grid, &parameters) }

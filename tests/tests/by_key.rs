@@ -247,8 +247,8 @@ where
     }
 }
 
-/// Short and long runs on a stream. There is room for so many that the search writes heads as bits. The emulator runs a sixth of the
-/// cases in CI.
+/// Short and long runs that are found on a stream, with room for so many runs that the search writes heads as bits. In CI the emulator
+/// runs a sixth of the cases.
 #[test]
 fn many_runs_on_a_stream() {
     const LEN: usize = 2 * TILE + 1_234;
@@ -291,8 +291,8 @@ fn many_runs_on_a_stream() {
     }
 }
 
-/// There is room for a run for each warp of an H200, and for more than there are blocks for, so that a kernel folds all runs without
-/// lists. There are as many, or a few long ones.
+/// With room for 4,090 runs, there may be too many for a block each, and at most one for each warp of an H200. So one kernel folds all
+/// runs without lists. The keys have about 4,090 short runs, or five of which two are long.
 #[test]
 fn a_run_for_each_warp() {
     const MOST: usize = 4_090;

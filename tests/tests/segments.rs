@@ -288,8 +288,8 @@ fn rows_in_parts() {
     check_many::<Var, f16>(&[18_433, 20_001], |len| if len == 18_433 { 70 } else { 2_200 }, 0);
 }
 
-/// Rows of a chunk for each line, so many that each has a block; and so many that only those of whole lines have. The emulator runs the
-/// latter with fewer rows.
+/// Rows of 9 to 32 lines, each of which is a chunk. Each of 66 rows has a block. Of 1,600 rows, only rows of whole lines have one each; the
+/// emulator runs 66 of these.
 #[test]
 fn rows_of_a_block_each() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
