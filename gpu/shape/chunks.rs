@@ -232,11 +232,12 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         }
     }
     // SAFETY: the segment lies in the array, and the block has all of it.
-    unsafe { deliver_short::<O, P, WIDTH>(arguments, index, start, len) };
+    unsafe { deliver_short::<O, P, WIDTH>(arguments, (index, start, len), thread::block_dim_x) };
     true
 }
 
-/// Reduces a row or a segment of two lines at most.
+/// Reduces a row or a segment of two lines at most: its index, its first item and its items. `threads` returns for how many of the
+/// block's threads a line has leaves.
 ///
 /// # Safety
 ///
@@ -244,23 +245,23 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 #[inline(always)]
 pub(super) unsafe fn deliver_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: &Arguments<P, O, O::Output>,
-    index: u64,
-    start: u64,
-    len: u64,
+    (index, start, len): (u64, u64, u64),
+    threads: impl Fn() -> u32,
 ) {
     let &Arguments { input, op, .. } = arguments;
     let input = input.offset(start as usize);
     // SAFETY: as the caller promises.
     unsafe {
         let op = if len > 0 { op.begin(input.read()) } else { op };
-        let all = fold_two_lines::<O, P, WIDTH>(&op, input, len as u32);
+        let all = fold_two_lines::<O, P, WIDTH>(&op, input, len as u32, threads);
         if thread::thread_idx_x() == 0 {
             arguments.deliver(&op, index, all, len);
         }
     }
 }
 
-/// Folds `len` items of two lines at most, which lie anywhere. Thread 0 gets the result. Warps without items do nothing.
+/// Folds `len` items of two lines at most, which lie anywhere; `threads` is as for [`deliver_short`]. Thread 0 gets the result. Warps
+/// without items do nothing.
 ///
 /// # Safety
 ///
@@ -270,11 +271,12 @@ unsafe fn fold_two_lines<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
     input: P,
     len: u32,
+    threads: impl Fn() -> u32,
 ) -> O::Accumulator {
     let of_warps = shared_array![O::Accumulator; 32];
     let (thread, width) = (thread::thread_idx_x(), WIDTH as u32);
     let (item, warp) = (thread * width, thread / warp::WARP_SIZE);
-    let line = thread::block_dim_x() * width;
+    let line = threads() * width;
     let warps = (if len < line { len } else { line }).div_ceil(warp::WARP_SIZE * width);
     let mut value = op.identity();
     // SAFETY: as the caller promises; each warp writes an element of its own, which is read after the barrier.

@@ -306,9 +306,10 @@ pub struct Cut {
     /// with it.
     pub parts: u32,
     /// What the host tells the kernel of the launch. The lower 16 bits are what [`lines::of_chunk`](super::lines::of_chunk) returns,
-    /// for the kernel of `lines`. The others are [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT) and
-    /// [`HAS_DEFAULT`](Self::HAS_DEFAULT). The driver compiles the kernel for one value of this word. These are bits of one word
-    /// because ptxas treats no 16-bit part of a constant as a constant.
+    /// for the kernel of `lines`, and the upper 32 bits are BLOCK, for that of [`spans`](super::spans). The others are
+    /// [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT), [`HAS_DEFAULT`](Self::HAS_DEFAULT) and [`HEADS`](Self::HEADS). The driver
+    /// compiles the kernel for one value of this word. These are bits of one word because ptxas treats no 16-bit part of a constant as a
+    /// constant.
     pub ways: u64,
     /// A list of larger segments for each warp, [`LIST`] words each; null if that of [`larger`] has all
     /// segments.
@@ -351,6 +352,21 @@ impl Cut {
     /// Segments are runs of keys, and their [`Heads`] say where they are. A position counts an item then, and no segment counts
     /// besides. The first item is at the position that is the shift of the heads.
     pub const HEADS: u64 = 1 << 19;
+
+    /// The bits from this one on are BLOCK, for the kernel of [`spans`](super::spans) only: with them, ptxas would not see that a bit below
+    /// is a constant.
+    const TEAM: u32 = 32;
+
+    /// Returns how segments are cut up for the kernel of [`spans`](super::spans), if spans have `share` items.
+    pub const fn of_spans(block: u32, share: u32) -> Self {
+        Self { block, share, ways: (block as u64) << Self::TEAM, ..Self::NONE }
+    }
+
+    /// Returns the threads of a team for the kernel of [`spans`](super::spans): BLOCK.
+    #[inline(always)]
+    pub(super) fn team(&self) -> u32 {
+        (self.ways >> Self::TEAM) as u32
+    }
 
     /// Returns what [`of_chunk`](super::lines::of_chunk) returns for the launch's chunks.
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! The kernel of segments between offsets that blocks fold, and of rows that a block folds alone. (A **line** is a row of the plan.)
 //!
 //! ```text
-//! a block folds a span: its lines, four at a time, in a thread and over the lanes of a warp
+//! a block folds a span: its lines, four at a time for each team, in a thread and over the lanes of a warp
 //!     the values of the warps, for each chunk
 //! if the span is the whole segment: fold the chunks (a segment of up to two lines: by `deliver_short`), and deliver the result
 //! else: store the partial results of the chunks and count them; the block that completes the count folds all
@@ -10,6 +10,9 @@
 //! A **span** is neighbouring chunks of a segment: up to [`Cut::share`] items, or one chunk if that is longer. Each segment has a block
 //! for its first span. The blocks before these are for all other spans. There is such a block for each `share` items of the array,
 //! because at most one span starts in `share` items. A block that has no span mostly sees that from 32 offsets, without a search.
+//!
+//! A **team** is as many threads as a line has leaves: BLOCK. If segments are few, a block has several teams, so that more loads are in
+//! flight. Teams take turns at the lines if each line is a chunk; of other spans the first team folds all lines.
 
 use super::chunks::deliver_short;
 use super::lines::{LOADS, folds_several};
@@ -21,11 +24,11 @@ use crate::Op;
 use crate::agent::Agent;
 use crate::exchange::slot;
 use crate::input::Input;
-use crate::plan::few_rows;
+use crate::plan::{SINGLE_ROWS, few_rows};
 use crate::tree::{fold_lanes, fold_slots, of_thread, unrolled};
 use bytemuck::{Pod, Zeroable};
 use core::array::from_fn;
-use core::hint::assert_unchecked;
+use core::num::NonZeroU32;
 use cuda_std::shared::Shared;
 use cuda_std::{intrinsics, shared_array, thread, warp};
 
@@ -51,10 +54,9 @@ pub const fn has_spans(folds_several: bool, is_exact: bool, words: usize, bytes:
 ///
 /// # Safety
 ///
-/// The launch has [`Cut::block`] threads a block. [`Cut::share`] is a whole number of lines, at most [`MOST_LINES`]. There is a block
-/// for each segment, and further ones for each `share` items of the array but the first. The operator
-/// is one that [blocks fold](folds_spans). Otherwise as for [`reduce_segments`](super::segments::reduce_segments), without lists;
-/// [`Cut::parts`] is 0.
+/// The launch has one team or several a block, and [`Cut::of_spans`] has made the cut. [`Cut::share`] is a whole number of lines, from two
+/// to [`MOST_LINES`]. There is a block for each segment, and further ones for each `share` items of the array but the first. The operator
+/// is one that [blocks fold](folds_spans). Otherwise as for [`reduce_segments`](super::segments::reduce_segments), without lists.
 #[inline(always)]
 pub unsafe fn reduce_spans<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: Arguments<P, O, O::Output>,
@@ -65,13 +67,20 @@ pub unsafe fn reduce_spans<O: Op<P::Item>, P: Input, const WIDTH: usize>(
         let of_chunks =
             shared_array![O::Accumulator; if folds_spans::<O, P>() { MOST_CHUNKS as usize } else { 1 }];
         let place = shared_array![Place; 1];
+        let block = Block::<O, P, WIDTH> { arguments, place, of_warps, of_chunks };
         // SAFETY: as the caller promises. All threads of the block find the same span.
         unsafe {
-            if let Some(span) = Span::<O, P, WIDTH>::find(arguments, place, [of_warps, of_chunks]) {
-                span.fold();
+            if let Some(span) = block.find() {
+                block.fold(&span);
             }
         }
     }
+}
+
+/// Whether an accumulator has one word and the order of items matters. Then each item is folded under a condition, whether its leaf is
+/// whole or not: less code, and 3% faster if segments are few.
+const fn is_light<O: Op<I>, I: Copy + 'static>() -> bool {
+    !O::EXACT && slot::words::<O::Accumulator>() == 1
 }
 
 /// Where a block's span is in its segment. In shared memory, because it is not needed before the lines have been folded.
@@ -87,20 +96,25 @@ struct Place {
     of_segment: u32,
 }
 
-/// A block's span.
-struct Span<O: Op<P::Item>, P: Input, const WIDTH: usize> {
-    arguments: Arguments<P, O, O::Output>,
+/// A block's span. It has no `bool`: of an `Option`, `None` would be one of the values of a `bool`, which takes 16 bits. ptxas then
+/// keeps these in memory if a thread has 32 registers, and a block with a short segment waits for them (sums of 1,000 segments of 262
+/// `f32` 2.57 and 2.72 µs, H200).
+struct Span<O, P> {
     op: O,
-    /// Whether it is a whole segment. If not, `place` says which part.
-    is_whole: bool,
-    place: Shared<Place>,
-    /// Items of the span and of a chunk, and the index of the span's first item in the segment.
+    /// Items of its segment, of the span and of a chunk, and the index of the span's first item in the segment.
+    of_segment: u64,
     len: u32,
-    chunk: u32,
+    chunk: NonZeroU32,
     item: u64,
-    /// Where it lies, and whether each whole leaf is a single access.
+    /// Where it lies.
     at: P,
-    is_aligned: bool,
+}
+
+/// What a block has, whatever its span. (Apart from [`Span`]: of arguments that are part of the value that [`Block::find`] returns, ptxas
+/// does not see that some are constants.)
+struct Block<O: Op<P::Item>, P: Input, const WIDTH: usize> {
+    arguments: Arguments<P, O, O::Output>,
+    place: Shared<Place>,
     /// For each chunk, the values of warps, and their result.
     of_warps: Shared<O::Accumulator>,
     of_chunks: Shared<O::Accumulator>,
@@ -121,7 +135,7 @@ struct Lines<A, I, const WIDTH: usize> {
 /// Stands for a chunk's number where a line is not the last one of its chunk.
 const NONE: u32 = u32::MAX;
 
-impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Block<O, P, WIDTH> {
     /// Returns the block's span, if there is one. Reports a segment that does not lie in the array, lists a long one, and reduces a
     /// short one.
     ///
@@ -129,13 +143,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
     ///
     /// As for [`reduce_spans`].
     #[inline(always)]
-    unsafe fn find(
-        arguments: Arguments<P, O, O::Output>,
-        place: Shared<Place>,
-        [of_warps, of_chunks]: [Shared<O::Accumulator>; 2],
-    ) -> Option<Self> {
-        let Arguments { input, shape: segments, cut, .. } = arguments;
-        let line = cut.block.trailing_zeros() + WIDTH.trailing_zeros();
+    unsafe fn find(&self) -> Option<Span<O, P>> {
+        let Self { arguments, place, .. } = self;
+        let &Arguments { input, shape: segments, cut, .. } = arguments;
+        let team = cut.team();
+        let line = team.trailing_zeros() + WIDTH.trailing_zeros();
         let share = u64::from(cut.share);
         let further = thread::grid_dim_x() - segments.count as u32;
         let is_first = thread::block_idx_x() >= further;
@@ -156,22 +168,21 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
         let len = stop - start;
         let is_whole = len <= share;
         let (mut first, mut items) = (0, len);
-        let plan;
+        let chunk;
         if is_whole {
             if !is_first {
                 return None;
             }
             if len <= 2 << line {
                 // SAFETY: no other block has the segment, which lies in the array.
-                unsafe { deliver_short::<O, P, WIDTH>(&arguments, index, start, len) };
+                unsafe { deliver_short::<O, P, WIDTH>(arguments, (index, start, len), || team) };
                 return None;
             }
-            // SAFETY: as the caller promises. (A plan takes few instructions then.)
-            unsafe { assert_unchecked(len <= MOST_LINES << line) };
-            plan = plan_of::<WIDTH>(len, cut.block, false);
+            chunk = chunk_lines(((len + (1 << line) - 1) >> line) as u32) << line;
         } else {
-            plan = plan_of::<WIDTH>(len, cut.block, false);
-            if !O::EXACT && !cut.long.is_null() && len > few_rows(cut.block) << line {
+            let plan = plan_of::<WIDTH>(len, team, false);
+            chunk = plan.chunk as u32;
+            if !O::EXACT && !cut.long.is_null() && len > few_rows(team) << line {
                 if is_first && thread::thread_idx_x() == 0 {
                     // SAFETY: there is a list; a segment has one first span.
                     unsafe { arguments.list_long::<WIDTH>(index) };
@@ -209,19 +220,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
         let op = unsafe {
             if len > 0 { arguments.op.begin(input.offset(start as usize).read()) } else { arguments.op }
         };
-        Some(Self {
-            arguments,
-            op,
-            is_whole,
-            place,
-            len: items as u32,
-            chunk: plan.chunk as u32,
-            item: first,
-            at,
-            is_aligned: is_aligned(at, WIDTH) && (O::EXACT || (items as u32).is_multiple_of(WIDTH as u32)),
-            of_warps,
-            of_chunks,
-        })
+        Some(Span { op, of_segment: len, len: items as u32, chunk: NonZeroU32::new(chunk)?, item: first, at })
     }
 
     /// Folds the span, and delivers the segment's result if no other block does.
@@ -230,13 +229,18 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
     ///
     /// Every thread of the block calls it.
     #[inline(always)]
-    unsafe fn fold(&self) {
-        let &Self { arguments: Arguments { cut, shape: segments, .. }, ref op, .. } = self;
-        let (thread, log) = (thread::thread_idx_x(), (cut.block / warp::WARP_SIZE).trailing_zeros());
-        // SAFETY: as the caller promises. All threads are at the barriers.
+    unsafe fn fold(&self, span: &Span<O, P>) {
+        let Self { arguments: Arguments { cut, shape: segments, .. }, .. } = self;
+        let (op, team) = (&span.op, cut.team());
+        let is_whole = span.of_segment <= cut.share.into();
+        let (thread, log) = (thread::thread_idx_x(), (team / warp::WARP_SIZE).trailing_zeros());
+        // SAFETY: as the caller promises. All threads are at the first barrier, those that have not returned at the second one.
         unsafe {
-            let chunks = self.fold_lines();
+            let chunks = self.fold_lines(span);
             thread::sync_threads();
+            if thread >= team {
+                return;
+            }
             let values = chunks << log;
             let is_there = thread & !31 < values;
             let mut value = op.identity();
@@ -244,7 +248,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
                 value = self.of_warps.read(if thread < values { thread } else { values - 1 });
                 value = fold_lanes::<O, P::Item>(op, value, log);
             }
-            if chunks > 1 || !self.is_whole {
+            if chunks > 1 || !is_whole {
                 if thread & ((1 << log) - 1) == 0 && thread < values {
                     self.of_chunks.write(thread >> log, value);
                 }
@@ -253,8 +257,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
                     return;
                 }
                 let partial = self.of_chunks.read(if thread < chunks { thread } else { 0 });
-                if !self.is_whole {
-                    self.settle(chunks, partial);
+                if !is_whole {
+                    self.settle(op, chunks, partial);
                     return;
                 }
                 value = op.identity();
@@ -265,26 +269,25 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
             }
             if thread == 0 {
                 let further = thread::grid_dim_x() - segments.count as u32;
-                self.arguments.deliver(op, (thread::block_idx_x() - further).into(), value, self.len.into());
+                self.arguments.deliver(op, (thread::block_idx_x() - further).into(), value, span.of_segment);
             }
         }
+    }
+
+    /// Returns the thread's number within its team, and the team's.
+    #[inline(always)]
+    fn thread_and_team(&self) -> (u32, u32) {
+        let (thread, team) = (thread::thread_idx_x(), self.arguments.cut.team());
+        (thread & (team - 1), thread >> team.trailing_zeros())
     }
 
     /// Returns where the thread's leaf of a slot's line lies, how many items are left from there on, and the first one's index, if
     /// the slots have the lines from item `first` of the span on.
     #[inline(always)]
-    fn leaf(&self, first: u32, slot: usize) -> (P, u32, u64) {
-        let line = self.arguments.cut.block * WIDTH as u32;
-        let item = first + thread::thread_idx_x() * WIDTH as u32 + slot as u32 * line;
-        (self.at.offset(item as usize), self.len.saturating_sub(item), self.item + u64::from(item))
-    }
-
-    /// Returns which of an exact operator's last items, which are no whole leaf, the thread folds: one, as their order does not
-    /// matter.
-    #[inline(always)]
-    fn last(&self) -> Option<u32> {
-        let (thread, rest) = (thread::thread_idx_x(), self.len % WIDTH as u32);
-        (O::EXACT && thread < rest).then_some(self.len - rest + thread)
+    fn leaf(&self, span: &Span<O, P>, first: u32, slot: usize) -> (P, u32, u64) {
+        let line = self.arguments.cut.team() * WIDTH as u32;
+        let item = first + self.thread_and_team().0 * WIDTH as u32 + slot as u32 * line;
+        (span.at.offset(item as usize), span.len.saturating_sub(item), span.item + u64::from(item))
     }
 
     /// Loads the thread's leaves of four lines, each by `load`, if it has `least` items or more left.
@@ -295,6 +298,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
     #[inline(always)]
     unsafe fn load(
         &self,
+        span: &Span<O, P>,
         first: u32,
         least: u32,
         load: impl Fn(P, u32) -> [P::Item; WIDTH],
@@ -303,57 +307,71 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
         unsafe {
             intrinsics::together(|| {
                 from_fn(|slot| {
-                    let (at, left, _) = self.leaf(first, slot);
+                    let (at, left, _) = self.leaf(span, first, slot);
                     if left >= least { load(at, left) } else { [P::zeroed(); WIDTH] }
                 })
             })
         }
     }
 
-    /// Folds the span's lines, over the lanes of each warp. Returns how many chunks they are.
+    /// Folds the span's lines, over the lanes of each warp. Returns how many chunks they are, to the first team.
     ///
     /// # Safety
     ///
     /// Every thread of the block calls it.
     #[inline(always)]
-    unsafe fn fold_lines(&self) -> u32 {
-        let &Self { ref op, at, len, chunk, .. } = self;
-        let width = WIDTH as u32;
+    unsafe fn fold_lines(&self, span: &Span<O, P>) -> u32 {
+        let &Span { ref op, at, len, .. } = span;
+        let chunk = span.chunk.get();
+        let is_aligned = is_aligned(at, WIDTH) && (O::EXACT || len.is_multiple_of(WIDTH as u32));
+        let (width, team) = (WIDTH as u32, self.arguments.cut.team());
+        let line = team * width;
+        let log = team.trailing_zeros();
         let least = if O::EXACT { width } else { 1 };
+        // Teams take turns if a line is a chunk. Then a team skips the lines of the others after each four lines.
+        let take_turns = chunk == line;
+        let (thread, number) = self.thread_and_team();
+        let before = number * LOADS as u32;
+        let skipped = if take_turns { ((thread::block_dim_x() >> log) - 1) * LOADS as u32 } else { 0 };
         // SAFETY: as the caller promises. The segment has these items.
         unsafe {
             let mut lines = Lines {
                 all: [op.identity(); WIDTH],
-                last: match self.last() {
+                last: match span.last::<WIDTH>() {
                     Some(last) => at.offset(last as usize).read(),
                     None => P::zeroed(),
                 },
-                first: 0,
-                chunk: 0,
-                end: chunk,
+                first: if take_turns || number == 0 { before * line } else { len },
+                chunk: before,
+                end: (before + 1) * chunk,
             };
             loop {
                 intrinsics::no_unroll();
-                let first = lines.first;
-                let is_whole = O::EXACT
-                    || self.is_aligned
-                    || first + LOADS as u32 * (self.arguments.cut.block * width) <= len;
-                let loads = match self.is_aligned {
-                    true => self.load(first, least, |at, _| at.load()),
-                    false => self.load(first, least, |at, left| match is_whole {
-                        true => from_fn(|item| at.offset(item).read()),
-                        false => load_leaf::<O, P, WIDTH>(at, left),
-                    }),
+                // Opaque: else the compiler keeps an address and a number of items for each of the four lines in registers.
+                let first = intrinsics::opaque(lines.first);
+                lines.first = first;
+                let is_inside = first + (LOADS as u32 - 1) * line + ((thread | 31) + 1) * width <= len;
+                let are_whole = is_aligned || O::EXACT || !const { is_light::<O, P::Item>() } && is_inside;
+                let loads = match is_aligned {
+                    true => self.load(span, first, least, |at, _| at.load()),
+                    false if are_whole => {
+                        self.load(span, first, least, |at, _| from_fn(|item| at.offset(item).read()))
+                    }
+                    false => self.load(span, first, 0, |at, left| load_leaf::<O, P, WIDTH>(at, left)),
                 };
-                self.fold_four(&mut lines, loads, is_whole);
+                self.fold_four(span, &mut lines, loads, are_whole);
+                lines.first += skipped * line;
+                lines.chunk += skipped;
+                lines.end += skipped * line;
                 if lines.first >= len {
-                    return lines.chunk;
+                    let all = (len + line - 1) >> (log + WIDTH.trailing_zeros());
+                    return if take_turns { all } else { lines.chunk };
                 }
             }
         }
     }
 
-    /// Folds a thread's leaves of four lines, and over the lanes of the warp the chunks that end with one of them. If `is_whole`, a leaf
+    /// Folds a thread's leaves of four lines, and over the lanes of the warp the chunks that end with one of them. If `are_whole`, a leaf
     /// that has an item is whole, or the operator is exact.
     ///
     /// # Safety
@@ -362,14 +380,16 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
     #[inline(always)]
     unsafe fn fold_four(
         &self,
+        span: &Span<O, P>,
         lines: &mut Lines<O::Accumulator, P::Item, WIDTH>,
         loads: [[P::Item; WIDTH]; LOADS],
-        is_whole: bool,
+        are_whole: bool,
     ) {
-        let &Self { arguments: Arguments { cut, .. }, ref op, len, chunk, .. } = self;
-        let (lane, width) = (warp::lane_id(), WIDTH as u32);
-        let log = (cut.block / warp::WARP_SIZE).trailing_zeros();
-        let line = cut.block * width;
+        let &Span { ref op, len, .. } = span;
+        let chunk = span.chunk.get();
+        let (lane, width, team) = (warp::lane_id(), WIDTH as u32, self.arguments.cut.team());
+        let log = (team / warp::WARP_SIZE).trailing_zeros();
+        let line = team * width;
         let mut ends = [NONE; LOADS];
         unrolled::<LOADS>(|slot| {
             let next = lines.first + (slot as u32 + 1) * line;
@@ -379,15 +399,15 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
                 lines.end += chunk;
             }
         });
-        if let Some(last) = self.last()
+        if let Some(last) = span.last::<WIDTH>()
             && lines.first == 0
         {
-            O::agent().fold_item(op, &mut lines.all[0], lines.last, self.item + u64::from(last));
+            O::agent().fold_item(op, &mut lines.all[0], lines.last, span.item + u64::from(last));
         }
         let mut values = [op.identity(); LOADS];
         unrolled::<LOADS>(|slot| {
-            let (at, left, index) = self.leaf(lines.first, slot);
-            if is_whole {
+            let (at, left, index) = self.leaf(span, lines.first, slot);
+            if are_whole && !const { is_light::<O, P::Item>() } {
                 if left >= if O::EXACT { width } else { 1 } {
                     O::agent().fold_load(op, &mut lines.all, loads[slot], index);
                 }
@@ -408,7 +428,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
                 end = if lane == slot as u32 { of_slot } else { end };
             }
             if end != NONE {
-                self.of_warps.write((end << log) + thread::thread_idx_x() / warp::WARP_SIZE, value);
+                self.of_warps.write((end << log) + self.thread_and_team().0 / warp::WARP_SIZE, value);
             }
         }
         lines.first += LOADS as u32 * line;
@@ -421,13 +441,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
     ///
     /// All lanes of one warp of the block call it.
     #[inline(always)]
-    unsafe fn settle(&self, chunks: u32, partial: O::Accumulator) {
-        let &Self { arguments: Arguments { cut, .. }, ref op, .. } = self;
+    unsafe fn settle(&self, op: &O, chunks: u32, partial: O::Accumulator) {
+        let Self { arguments: Arguments { cut, .. }, .. } = self;
         let (lane, words) = (warp::lane_id(), slot::words::<O::Accumulator>());
         // SAFETY: as the caller promises; the slots are the segment's.
         unsafe {
             let Place { segment, start, len, first: chunk, of_segment } = self.place.read(0);
-            let first = first_slot(start, u64::from(cut.block) * WIDTH as u64, 0) as usize;
+            let first = first_slot(start, u64::from(cut.team()) * WIDTH as u64, 0) as usize;
             let slot_of = |chunk: u32| cut.partials.wrapping_add((first + chunk as usize) * words);
             if lane < chunks {
                 store_partial(slot_of(chunk + lane), &partial);
@@ -456,6 +476,23 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Span<O, P, WIDTH> {
             }
         }
     }
+}
+
+impl<O: Op<P::Item>, P: Input> Span<O, P> {
+    /// Returns which of an exact operator's last items, which are no whole leaf, the thread folds: one, as their order does not
+    /// matter.
+    #[inline(always)]
+    fn last<const WIDTH: usize>(&self) -> Option<u32> {
+        let (thread, rest) = (thread::thread_idx_x(), self.len % WIDTH as u32);
+        (O::EXACT && thread < rest).then_some(self.len - rest + thread)
+    }
+}
+
+/// Returns the lines of a chunk of a segment of `lines` lines, up to [`MOST_LINES`]: those of its [`Plan`](crate::Plan), which takes more
+/// instructions because it has longer segments, too.
+#[inline(always)]
+const fn chunk_lines(lines: u32) -> u32 {
+    if lines as u64 <= SINGLE_ROWS { SINGLE_ROWS as u32 } else { lines.div_ceil(32) }
 }
 
 /// Returns the last segment that starts at an item or before. (If offsets descend, it may be another one.)

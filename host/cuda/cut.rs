@@ -175,24 +175,27 @@ impl Needs {
         if segments.length().is_some() || segments.has_number() || !are_faster {
             return None;
         }
+        let of_segment = average.div_ceil(row);
         let lines = if average > MANY_LINES * row {
             LEAST_SPAN
         } else {
             // Most segments are one span then. The blocks for other spans are so few that the GPU holds all of them at a time.
-            (len / row / u64::from(2 * gpu.multiprocessors)).clamp(LEAST_SPAN, spans::MOST_LINES)
+            let least = if of_segment <= MOST_SINGLE { LEAST_SPAN.max(4 * of_segment) } else { LEAST_SPAN };
+            (len / row / u64::from(2 * gpu.multiprocessors)).max(least).min(spans::MOST_LINES)
         };
         let share = lines * row;
         let blocks =
             count.checked_add(len.saturating_sub(1) / share).filter(|&blocks| blocks <= MOST_BLOCKS)?;
-        let cut = Cut { block, share: share as u32, ..Cut::NONE };
-        let places = partial_slots(len, row, 0) as usize;
-        let grid =
-            Grid { blocks: blocks as u32, block, resident: resident_for_spans(types, are_short, block) };
+        let grid = if are_short {
+            Grid { blocks: blocks as u32, block, resident: MOST_RESIDENT }
+        } else {
+            grid_of_spans(gpu, types, blocks, of_segment, block)
+        };
         Some(Self {
-            cut,
+            cut: Cut::of_spans(block, share as u32),
             warps: Some((Family::Spans, grid)),
             blocks: None,
-            places,
+            places: partial_slots(len, row, 0) as usize,
             lists: 0,
             long: 0,
             slots: 0,
@@ -224,7 +227,7 @@ impl Needs {
         let row = u64::from(block) * types.width as u64;
         let lines = length.div_ceil(row);
         if block < 128
-            || !(SINGLE_ROWS + 1..=32).contains(&lines)
+            || !(SINGLE_ROWS + 1..=MOST_SINGLE).contains(&lines)
             || !spans::has_spans(types.folds_several, types.is_exact, types.words, types.bytes)
         {
             return None;
@@ -240,12 +243,8 @@ impl Needs {
         if count < LEAST_SINGLE_SPANS || !are_faster {
             return None;
         }
-        // With more registers, unless the GPU would not hold all blocks at a time.
-        let is_one_wave = count * u64::from(block) <= 1024 * u64::from(gpu.multiprocessors);
-        let resident =
-            if types.words <= 2 && is_one_wave { 1024 } else { resident_for_spans(types, false, block) };
-        let cut = Cut { block, share: (lines * row) as u32, ..Cut::NONE };
-        let grid = Grid { blocks: count as u32, block, resident };
+        let cut = Cut::of_spans(block, (lines * row) as u32);
+        let grid = grid_of_spans(gpu, types, count, lines, block);
         let warps = Some((Family::Spans, grid));
         Some(Self { cut, warps, blocks: None, places: 1, lists: 0, long: 0, slots: 0 })
     }
@@ -566,8 +565,9 @@ const SHORT_LINES: u64 = 8 << 20;
 /// Lines of segments that the kernels of [`spans`] and of [`chunks`] fold by code for short ones.
 const SHORT_SPAN: u64 = 2;
 
-/// The least number of rows that have a block each instead of one for each line.
-const LEAST_SINGLE_SPANS: u64 = 64;
+/// The least number of rows that have a block each instead of one for each line, and the most lines that they have: each line is a chunk.
+const LEAST_SINGLE_SPANS: u64 = 32;
+const MOST_SINGLE: u64 = 32;
 
 /// The least lines of a span. If segments have more than `MANY_LINES` on average, all spans have `LEAST_SPAN` lines.
 const LEAST_SPAN: u64 = 16;
@@ -716,8 +716,9 @@ fn least_halves_of_spans(types: &Types, are_aligned: bool) -> Option<u64> {
 /// | of 300 of 3,000 | 3.81 | 2.85 |
 /// | of 20 of 8,000 | 2.75 | 2.65 |
 /// | of 10 of 6,553 | 2.55 | 3.00 |
-/// | of 20 of 10,485 | 3.88 | 4.08 |
-/// | of 40 of 10,000 | 4.54 | 3.49 |
+/// | of 10 of 10,485 | 3.65 | 3.2 |
+/// | of 20 of 10,485 | 3.61 | 3.23 |
+/// | of 20 of 30,000 | 4.75 | 4.03 |
 /// | norms of 100 of 5,000 `f32` | 3.57 | 3.78 |
 /// | of 300 of 3,000 | 4.42 | 3.70 |
 fn are_few_spans(
@@ -734,21 +735,39 @@ fn are_few_spans(
             is_light && (are_aligned || are_one_load) || are_many_blocks && types.words <= 2
         }
         // A segment of 9 to 32 lines has a chunk for each.
-        SINGLE_ROWS..32 => 2 * lines >= least && count >= if is_light { 32 } else { 64 },
+        SINGLE_ROWS..MOST_SINGLE => {
+            2 * lines >= least && count >= if is_light && lines <= 16 { 10 } else { 32 }
+        }
         _ => false,
     }
 }
 
-/// Returns the threads of a multiprocessor for whose number the kernel of spans is compiled, as [`resident_for_blocks`].
-fn resident_for_spans(types: &Types, are_short: bool, block: u32) -> u32 {
+/// Returns the grid for `blocks` blocks of spans, most of which have `lines` lines. If the GPU holds all blocks at a time, they have as many
+/// teams as fit, and are compiled for fewer threads a multiprocessor, as [`resident_for_blocks`] says. Measured on an H200, µs:
+///
+/// | reduction | 1 team | 2 | 3 | 4 |
+/// | --- | --- | --- | --- | --- |
+/// | sums of 100 segments of 10,485 `f32` | 3.73 | 3.61 | 3.44 | |
+/// | of 100 rows of 10,485 | 3.73 | 3.48 | 3.31 | 3.49 |
+/// | of 100 rows of 30,000 | 5.45 | 4.39 | 4.27 | 4.20 |
+/// | of 200 rows of 30,000 | 10.2 | 8.44 | 10.9 | 10.4 |
+/// | norms of 100 rows of 30,000 | 8.18 | 6.00 | 5.70 | 5.53 |
+fn grid_of_spans(gpu: &Gpu, types: &Types, blocks: u64, lines: u64, block: u32) -> Grid {
+    let most = if types.words <= 2 { 1024 } else { 768 };
+    let fit = |teams: u32| blocks <= (gpu.multiprocessors * (most / (teams * block))).into();
+    // Other spans are folded by their first team.
+    let take_turns = (SINGLE_ROWS + 1..=MOST_SINGLE).contains(&lines);
+    let useful = if take_turns { lines.div_ceil(lines::LOADS as u64) as u32 } else { 1 };
+    if let Some(teams) = (1..=useful.min(most / block)).rev().find(|&teams| fit(teams)) {
+        return Grid { blocks: blocks as u32, block: teams * block, resident: most };
+    }
     let threads = match (types.is_exact, types.words) {
-        _ if are_short => MOST_RESIDENT,
         (_, 1) | (true, _) => 1280,
         (false, 2) if types.bytes >= 8 => 1280,
         (false, 2) => 1024,
         (false, _) => 768,
     };
-    (threads / block * block).max(block)
+    Grid { blocks: blocks as u32, block, resident: (threads / block * block).max(block) }
 }
 
 /// Returns the blocks of a multiprocessor for whose number a kernel whose warps have rows or all segments is compiled, as

@@ -4,7 +4,7 @@ use gpu_reduce::{
     ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, MinMax, NanVar,
     NormL2, Op, Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
 };
-use support::{Sample, checks, devices, for_each_block, hash, is_of_part, is_taken, longest, samples};
+use support::{Sample, checks, devices, for_each_block, gpu, hash, is_of_part, is_taken, longest, samples};
 
 /// Lengths around the boundaries between ways of folding: items, leaves, what a warp folds at a time, rows,
 /// and chunks.
@@ -389,6 +389,22 @@ fn segments_of_many_lines() {
     check::<NormL2, f32>();
     check::<Max, f64>();
     check::<Var, f32>();
+}
+
+/// So many segments of 33 to 64 lines that each has one block. A chunk has two lines.
+#[test]
+fn a_block_for_chunks_of_two_lines() {
+    const BLOCK: u32 = 32;
+    if gpu().is_none() && !is_of_part(1) {
+        return;
+    }
+    let line = Plan::new(1, width::<Sum, f32>(4), BLOCK).row;
+    let ends = (0..360).scan(0, |end, index| {
+        *end += (33 + index % 32) * line - index % 3;
+        Some(*end)
+    });
+    let offsets: Vec<u64> = [0].into_iter().chain(ends).collect();
+    check_between::<Sum, f32, BLOCK>("of 33 to 64 lines", &offsets, 5);
 }
 
 /// 1,200 segments, which are more blocks than a GPU holds at a time. Most are shorter than a line, ten have about two lines, two have
