@@ -204,12 +204,13 @@ impl Needs {
 
     /// How rows of 9 to 32 lines are cut up for the kernel of [`spans`], where each row has a block. Each line of such a row is a
     /// chunk; if each chunk had a block, one of these blocks would wait for the others. Returns none if another kernel is faster.
-    /// Measured on an H200, µs:
+    /// Measured on an H200, µs, in part before [teams](grid_of_spans):
     ///
     /// | rows | chunks by blocks | rows by blocks | parts by warps |
     /// | --- | --- | --- | --- |
-    /// | sums of 40 of 16,384 `f32` | 3.4 | 3.8 | 5.3 |
-    /// | of 100 of 10,485 | 4.9 | 4.0 | 6.5 |
+    /// | sums of 20 of 16,384 `f32` | 2.8 | 3.0 | |
+    /// | of 40 of 16,384 | 3.4 | 3.0 | 5.3 |
+    /// | of 100 of 10,485 | 4.9 | 3.3 | 6.5 |
     /// | of 300 of 10,485 | 9.6 | 5.3 | 8.3 |
     /// | of 300 of 30,000 | 14.3 | 12.4 | 14.1 |
     /// | of 1,000 of 10,485 | 15.7 | 14.5 | 15.1 |
