@@ -305,11 +305,11 @@ pub struct Cut {
     /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
     /// with it.
     pub parts: u32,
-    /// What the host tells the kernel of the launch. The lower 16 bits are what [`lines::of_chunk`](super::lines::of_chunk) returns,
-    /// for the kernel of `lines`, and the upper 32 bits are BLOCK, for that of [`spans`](super::spans). The others are
-    /// [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT), [`HAS_DEFAULT`](Self::HAS_DEFAULT) and [`HEADS`](Self::HEADS). The driver
-    /// compiles the kernel for one value of this word. These are bits of one word because ptxas treats no 16-bit part of a constant as a
-    /// constant.
+    /// What the host tells the kernel of the launch. For the kernel of `lines`, the lower 16 bits are what
+    /// [`lines::of_chunk`](super::lines::of_chunk) returns. For the kernel of [`spans`](super::spans), the upper 32 bits are BLOCK. The
+    /// other bits are [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT), [`HAS_DEFAULT`](Self::HAS_DEFAULT) and [`HEADS`](Self::HEADS).
+    /// The driver compiles the kernel for one value of this word. These are bits of one word because ptxas treats no 16-bit part of a
+    /// constant as a constant.
     pub ways: u64,
     /// A list of larger segments for each warp, [`LIST`] words each; null if that of [`larger`] has all
     /// segments.
@@ -353,8 +353,8 @@ impl Cut {
     /// besides. The first item is at the position that is the shift of the heads.
     pub const HEADS: u64 = 1 << 19;
 
-    /// The bits from this one on are BLOCK, for the kernel of [`spans`](super::spans) only: with them, ptxas would not see that a bit below
-    /// is a constant.
+    /// The first bit of BLOCK. Only the kernel of [`spans`](super::spans) has BLOCK here: in a word with such high bits ptxas does not see
+    /// that the bits below are constants, as the other kernels need.
     const TEAM: u32 = 32;
 
     /// Returns how segments are cut up for the kernel of [`spans`](super::spans), if spans have `share` items.

@@ -110,8 +110,8 @@ struct Span<O, P> {
     at: P,
 }
 
-/// What a block has, whatever its span. (Apart from [`Span`]: of arguments that are part of the value that [`Block::find`] returns, ptxas
-/// does not see that some are constants.)
+/// What a block has, whatever its span. The arguments are here and not in [`Span`], because ptxas does not see that some of them are
+/// constants if [`Block::find`] returns them.
 struct Block<O: Op<P::Item>, P: Input, const WIDTH: usize> {
     arguments: Arguments<P, O, O::Output>,
     place: Shared<Place>,
@@ -488,8 +488,8 @@ impl<O: Op<P::Item>, P: Input> Span<O, P> {
     }
 }
 
-/// Returns the lines of a chunk of a segment of `lines` lines, up to [`MOST_LINES`]: those of its [`Plan`](crate::Plan), which takes more
-/// instructions because it has longer segments, too.
+/// Returns how many lines a chunk has if its segment has `lines` lines, [`MOST_LINES`] at most. The [`Plan`](crate::Plan) of the segment
+/// says the same. To compute the plan takes more instructions, because a plan can be that of a longer segment.
 #[inline(always)]
 const fn chunk_lines(lines: u32) -> u32 {
     if lines as u64 <= SINGLE_ROWS { SINGLE_ROWS as u32 } else { lines.div_ceil(32) }

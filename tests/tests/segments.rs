@@ -391,7 +391,8 @@ fn segments_of_many_lines() {
     check::<Var, f32>();
 }
 
-/// So many segments of 33 to 64 lines that each has one block. A chunk has two lines.
+/// 360 segments of 33 to 64 lines. A segment of this length has chunks of two lines. Because the segments are so many, a block folds a
+/// whole segment.
 #[test]
 fn a_block_for_chunks_of_two_lines() {
     const BLOCK: u32 = 32;
