@@ -17,6 +17,8 @@ mod kernels;
 #[path = "../../../ptx/ladder.rs"]
 mod ladder;
 
+#[cfg(feature = "unpack")]
+mod fold;
 #[cfg(feature = "pack")]
 mod pack;
 #[cfg(any(feature = "pack", feature = "unpack"))]
@@ -24,6 +26,8 @@ mod registers;
 #[cfg(feature = "unpack")]
 mod unpack;
 
+#[cfg(feature = "unpack")]
+pub use fold::fold_constants;
 #[cfg(feature = "pack")]
 pub use pack::{Packed, pack, repack, statics};
 
@@ -45,6 +49,12 @@ impl Ptx {
     /// Whether there is a kernel of this name.
     pub fn has(&self, kernel: &str) -> bool {
         self.kernels.iter().any(|&(name, _)| name == kernel)
+    }
+
+    /// Whether a kernel has an entry point for a BLOCK.
+    pub fn has_block(&self, kernel: &str, block: u32) -> bool {
+        let mut kernels = self.kernels.iter();
+        kernels.any(|&(name, entries)| name == kernel && entries.iter().any(|entry| entry.0 == block))
     }
 }
 
