@@ -5,7 +5,7 @@
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
 //! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
 //!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`,
-//!   `shared` for kernels of several operators, `spread` for variances, `terms` for sums of picked items and of
+//!   `shared` for kernels of several operators, `twins` for those of two types, `spread` for variances, `terms` for sums of picked items and of
 //!   products, and `exact` for exact sums.
 
 pub(crate) mod chunks;
@@ -16,6 +16,7 @@ pub mod several;
 pub(crate) mod shared;
 pub(crate) mod spread;
 pub(crate) mod terms;
+pub(crate) mod twins;
 
 use crate::element::Element;
 use crate::input::Input;
@@ -331,6 +332,7 @@ mod sealed {
     impl Sealed for spread::Spreads {}
     impl Sealed for terms::Picked {}
     impl Sealed for terms::Products {}
+    impl Sealed for twins::ByTwin {}
     #[cfg(not(target_arch = "nvptx64"))]
     impl Sealed for crate::element::alias::AsBytes {}
 }
@@ -355,7 +357,7 @@ macro_rules! of_row {
         #[cfg(not(target_arch = "nvptx64"))]
         const KERNELS: crate::Kernels = <$op as Row>::KERNELS;
 
-        const MEMBER: u32 = <$op as Row>::MEMBER;
+        const MEMBER: u32 = <$op as Row>::MEMBER | <$item as crate::table::Items>::TWIN;
 
         #[cfg(not(target_arch = "nvptx64"))]
         const IN_PARTS: bool = <$op as crate::op::Op<$item>>::EXACT;

@@ -38,11 +38,11 @@ pub trait Arguments: Copy {
 pub struct Parameters {
     addresses: [*mut c_void; 20],
     len: usize,
-    known: [Known; 8],
+    known: [Known; 10],
     known_count: usize,
 }
 
-/// A word of 8 bytes of a kernel's parameters that has few values. The driver compiles the kernel for each, with the value as a
+/// A word of 8 bytes, or a parameter of 4, that has few values. The driver compiles the kernel for each, with the value as a
 /// constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Known {
@@ -61,7 +61,7 @@ impl Known {
 impl Parameters {
     /// No parameters.
     pub const NONE: Self =
-        Self { addresses: [core::ptr::null_mut(); 20], len: 0, known: [Known::NONE; 8], known_count: 0 };
+        Self { addresses: [core::ptr::null_mut(); 20], len: 0, known: [Known::NONE; 10], known_count: 0 };
 
     /// Returns the parameters of `arguments`, which must not move as long as these are used.
     pub fn of(arguments: &impl Arguments) -> Self {
@@ -93,11 +93,12 @@ impl Parameters {
     ///
     /// # Panics
     ///
-    /// After the twentieth.
+    /// After the twentieth, or after the tenth word that is known.
     pub fn push_operator(&mut self, Operator { op, member }: Operator) {
         if let Some(op) = op {
             self.push_address(op);
         }
+        self.knows(0, u64::from(*member));
         self.push(member);
     }
 
@@ -105,7 +106,7 @@ impl Parameters {
     ///
     /// # Panics
     ///
-    /// After the eighth word.
+    /// After the tenth word.
     pub fn knows(&mut self, byte: usize, value: u64) {
         self.known[self.known_count] = Known { parameter: self.len as u8, byte: byte as u8, value };
         self.known_count += 1;
@@ -259,6 +260,8 @@ impl Identity {
 pub struct Entry {
     of: TypeId,
     name: &'static str,
+    /// The name of those that other types do not share: of spans and of columns.
+    alone: &'static str,
     /// Whether they are of an operator, and then whether there is a [`RowKernel`](crate::reduce::RowKernel);
     /// if not, the kernel of whole arrays takes its place.
     has_row: Option<bool>,
@@ -267,12 +270,13 @@ pub struct Entry {
 impl Entry {
     /// Names the entry points of kernel `K`.
     pub const fn new<K: Kernel>(name: &'static str) -> Self {
-        Self { of: TypeId::of::<K>(), name, has_row: None }
+        Self { of: TypeId::of::<K>(), name, alone: name, has_row: None }
     }
 
-    /// Names the entry points of each [`Family`] for an operator and an input.
-    pub const fn of<O: 'static, P: 'static>(name: &'static str, has_row: bool) -> Self {
-        Self { of: TypeId::of::<(O, P)>(), name, has_row: Some(has_row) }
+    /// Names the entry points of each [`Family`] for an operator and an input: `alone` for spans and columns, `name` for the
+    /// others.
+    pub const fn of<O: 'static, P: 'static>(name: &'static str, alone: &'static str, has_row: bool) -> Self {
+        Self { of: TypeId::of::<(O, P)>(), name, alone, has_row: Some(has_row) }
     }
 
     /// Returns the name of the entry points of a kernel, if it is one of these.
@@ -289,7 +293,9 @@ impl Entry {
     #[cfg(not(target_arch = "nvptx64"))]
     fn name_in(&self, family: Family, has_row: bool) -> String {
         let is_whole = family == Family::Row && !has_row;
-        [self.name, if is_whole { "" } else { family.suffix() }].concat()
+        let is_alone = matches!(family, Family::Spans | Family::Columns);
+        let name = if is_alone { self.alone } else { self.name };
+        [name, if is_whole { "" } else { family.suffix() }].concat()
     }
 }
 
@@ -364,7 +370,7 @@ macro_rules! reduce_entries {
     };
     (
         @kernel [$suffix:literal $kernel:ident $block:literal]
-        [$name:expr $(; $member:ident)?] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
+        [$name:expr $(; $shared:ident $member:ident => $value:expr)?] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
     ) => {
         const _: () = {
             #[$crate::cuda_std::kernel(name = concat!($name, $suffix, $block))]
@@ -382,7 +388,7 @@ macro_rules! reduce_entries {
             ) {
                 const WIDTH: usize = $crate::op::width::<$op, $item>(<$input as $crate::input::Input>::BYTES);
                 let (input, first) = (($($parameter),*), ($($first),*));
-                $( let op = $crate::op::shared::Shared::new(op, $member); )?
+                $( let op = { let $shared = op; $value }; )?
                 let arguments =
                     $crate::reduce::Arguments { input, chunk, before, len, slots, result, first, op };
                 // SAFETY: the host launches it as `reduce` asks.
@@ -393,8 +399,9 @@ macro_rules! reduce_entries {
 }
 
 /// Calls `$callback! { @kernel $kernel [NAME] OPERATOR, ITEM, INPUT, PARAMETER FIRST: TYPE, … }` for an
-/// operator of one input or of two: a parameter for each array, and one for its first item. If operators share the
-/// kernel, it is `[NAME; PARAMETER]`, with a parameter that says which of them.
+/// operator of one input or of two: a parameter for each array, and one for its first item. If operators
+/// or types share the kernel, it is `[NAME; OP MEMBER => VALUE]`: a parameter says which of them, and VALUE is the operator
+/// that the kernel folds by, of both.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_inputs {
@@ -409,7 +416,7 @@ macro_rules! with_inputs {
     };
 }
 
-/// The entry point of the kernel of `segments` or of `columns`, or those of `rows`, for an operator of one input
+/// The entry point of the kernel of `segments`, of `spans` or of `columns`, or those of `rows`, for an operator of one input
 /// or of two.
 #[doc(hidden)]
 #[macro_export]
@@ -418,6 +425,8 @@ macro_rules! shape_entries {
         $crate::with_inputs! {
             shape_entries [segments "_segments_0" SegmentBounds reduce_segments WIDTH SLOTS] { $($row)* }
         }
+    };
+    (spans $($row:tt)*) => {
         $crate::with_inputs! { shape_entries [spans "_spans_0" SegmentBounds reduce_spans WIDTH] { $($row)* } }
     };
     (rows $($row:tt)*) => {
@@ -434,7 +443,7 @@ macro_rules! shape_entries {
     };
     (
         @kernel [$shape:ident $suffix:literal $of:ident $kernel:ident $($constant:ident)*]
-        [$name:expr $(; $member:ident)?] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
+        [$name:expr $(; $shared:ident $member:ident => $value:expr)?] $op:ty, $item:ty, $input:ty, $($parameter:ident $first:ident: $type:ty),*
     ) => {
         #[allow(dead_code)]
         const _: () = {
@@ -453,7 +462,7 @@ macro_rules! shape_entries {
                 $($member: u32,)?
             ) {
                 let input = ($($parameter),*);
-                $( let op = $crate::op::shared::Shared::new(op, $member); )?
+                $( let op = { let $shared = op; $value }; )?
                 let arguments = $crate::shape::Arguments { input, shape, cut, results, default, op };
                 // SAFETY: the host launches it as the kernel asks.
                 unsafe { $crate::shape::$shape::$kernel::<_, $input, $($constant),*>(arguments) }
@@ -482,6 +491,7 @@ macro_rules! kernels {
             $(
                 $crate::reduce_entries! { @groups { [stringify!($name)] $op, $($item),+ } }
                 $crate::shape_entries! { segments [stringify!($name)] $op, $($item),+ }
+                $crate::shape_entries! { spans [stringify!($name)] $op, $($item),+ }
                 $crate::shape_entries! { rows [stringify!($name)] $op, $($item),+ }
                 $crate::shape_entries! { columns [stringify!($name)] $op, $($item),+ }
             )*
@@ -496,7 +506,7 @@ macro_rules! kernels {
         pub const KERNELS: $crate::Kernels = {
             use $crate::kernels::{Entry, Ptx};
             const ENTRIES: &[Entry] = &[$(
-                Entry::of::<$op, $crate::input_of!($($item),+)>(stringify!($name), true),
+                Entry::of::<$op, $crate::input_of!($($item),+)>(stringify!($name), stringify!($name), true),
             )*];
             // SAFETY: the entry points are those above, which the crate's build script has compiled.
             unsafe { $crate::Kernels::new(&[ENTRIES], include!(concat!(env!("OUT_DIR"), "/kernels.rs"))) }

@@ -124,6 +124,7 @@ pub(crate) mod quantifiers;
 pub mod shared;
 #[macro_use]
 mod spread;
+pub mod twins;
 
 macro_rules! operators {
     ({ $of:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {

@@ -12,11 +12,19 @@
 /// inputs have 1,024 threads a block with `each` and `large`, and 512 with `any`. Segments, rows and columns
 /// always have one kernel for every BLOCK.
 ///
+/// Two types of the same size share kernels, see [`Twins`](crate::op::twins::Twins): signed integers run those of the unsigned
+/// type, `bf16` those of `f16`. Not so
+/// - the kernels of columns and of spans, where the code that is left of the other type takes registers (columns of `i16` by
+///   `argmax` took 62 µs in place of 46);
+/// - floats that are `rows as wholes`, whose accumulators have other sizes;
+/// - all kernels of a row with `apart`: of `logsumexp`, because functions would be called for both types; of `minmax`, because
+///   rows of `i8` took 58 µs in place of 49.
+///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
-/// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER`, `unsigned as OTHER`,
-///   `floats as OTHER`: those elements are;
-/// - `signed as unsigned`: signed integers by the kernels of the unsigned type of the same size;
-/// - `i64 as u64`: `i64` by the kernels of `u64`;
+/// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER` and `floats as OTHER`: those
+///   elements are;
+/// - `signed as unsigned`: signed integers are reduced by the kernels of the unsigned type of the same size, in which nothing
+///   depends on the type;
 /// - `rows as wholes`: floats that are a row by the kernel of whole inputs.
 ///
 /// With `for others`, `integers for others` or `floats for others`, the row's kernels serve operators that differ in
@@ -33,7 +41,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::sum(&[1u8, 2, 255])?, 258);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum: Sum each i64 as u64;
+            sum: Sum each;
             /// The product of a slice or a buffer; see [`Prod`](crate::Prod) for its type. For no elements it
             /// is 1.
             ///
@@ -41,14 +49,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::prod(&[1.5f64, 2.0])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            prod: Prod each i64 as u64;
+            prod: Prod each;
             /// The sum of the squares of a slice or a buffer; see [`SumSq`](crate::SumSq) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::sumsq(&[3i8, -4])?, 25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sumsq: SumSq each i64 as u64;
+            sumsq: SumSq each;
             /// The smallest element of a slice or a buffer. A NaN makes it NaN. Empty input is an error.
             ///
             /// ```
@@ -92,7 +100,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::minmax(&[3u8, 1, 4])?, [1, 4]);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            minmax: MinMax any;
+            minmax: MinMax any apart;
             /// The arithmetic mean of a slice or a buffer; see [`Mean`](crate::Mean) for its type. For no
             /// elements it is NaN.
             ///
@@ -123,7 +131,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::norm_l1(&[3i8, -128])?, 131.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            norm_l1: NormL1 any unsigned as mean;
+            norm_l1: NormL1 any;
             /// The Euclidean norm, without overflow or underflow on the way; see [`NormL2`](crate::NormL2)
             /// for its type.
             ///
@@ -259,7 +267,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::logsumexp(&[1000.0f32, 1000.0])?, 1000.0 + 2f32.ln());
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            logsumexp: LogSumExp any;
+            logsumexp: LogSumExp any apart;
             /// The sum, with compensated rounding errors; see [`CompensatedSum`](crate::CompensatedSum) for
             /// its error.
             ///
@@ -342,7 +350,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::dot(&[1i8, 2, 3], &[4i8, 5, -6])?, -4);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            dot: Dot any i64 as u64;
+            dot: Dot any;
             /// The sum of the squared differences of two slices or buffers of the same length; see
             /// [`DistanceSquared`](crate::DistanceSquared) for its type.
             ///
@@ -350,7 +358,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::distance_squared(&[1.0f32, 5.0], &[4.0f32, 1.0])?, 25.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            distance_squared: DistanceSquared any i64 as u64;
+            distance_squared: DistanceSquared any;
             /// The sum of the magnitudes of the differences of two slices or buffers of the same length; see
             /// [`DistanceL1`](crate::DistanceL1) for its type.
             ///
@@ -422,6 +430,8 @@ macro_rules! of {
     (comparison operator $op:ident $type:ident) => { crate::op::$op<$type> };
     (together operator $op:ident $type:ident) => { crate::op::together::$op };
     ($kind:ident operator $op:ident $type:ident) => { crate::op::$op };
+    (pair item $type:ident) => { ($type, $type) };
+    ($kind:ident item $type:ident) => { $type };
     (pair input $type:ident) => { (*const $type, *const $type) };
     ($kind:ident input $type:ident) => { *const $type };
     (pair source $type:ident) => { (&[$type], &[$type]) };
@@ -467,7 +477,6 @@ macro_rules! row {
         }
     };
     (@member $op:ident [$blocks:ident as $other:ident]) => { row! { @member $op } };
-    (@member $op:ident [$blocks:ident unsigned as $other:ident]) => { row! { @member $op } };
     (@member $op:ident [$blocks:ident integers as $other:ident floats as $another:ident]) => { row! { @member $op } };
     (@member $op:ident [$blocks:ident rows as wholes integers as $other:ident $($copies:ident)+]) => {
         row! { @member $op }
@@ -498,9 +507,6 @@ macro_rules! files {
     ($name:ident [$blocks:ident as $other:ident] $($rest:tt)*) => {
         embedded! { $($rest)* $other }
     };
-    ($name:ident [$blocks:ident unsigned as $other:ident] $($rest:tt)*) => {
-        embedded! { $($rest)* $name $other }
-    };
     ($name:ident [$blocks:ident rows as wholes $($copies:ident)+] $($rest:tt)*) => {
         files! { $name [$blocks $($copies)+] $($rest)* }
     };
@@ -514,42 +520,28 @@ macro_rules! files {
 
 /// Finds the kernels that serve a row and a type, and calls `$then!` with their name and type:
 ///
-/// - `@own` if they are compiled for this row and type, `@shared` if they serve other operators, too;
-/// - `@exact` and `@shared_exact` if all are compiled but the kernel of inputs of a row;
-/// - `@copy` if another row's or type's kernels serve, and `@copy_exact` if those have none for a row.
+/// - `@own` if they are the row's, for the type or its twin; `@shared` if they serve other operators, too;
+/// - `@apart` if they are the row's, for this type alone; `@alike` if they are the row's, for the type or its twin without
+///   a difference;
+/// - `@exact` and `@shared_exact` if they are for this type alone, without a kernel of inputs of a row;
+/// - `@copy` if another row's kernels serve, and `@copy_exact` if those have none for a row.
 macro_rules! kernels_of {
-    ($then:ident $args:tt $name:ident i8 $how:tt) => { kernels_of! { @signed $then $args $name i8 u8 $how } };
-    ($then:ident $args:tt $name:ident i16 $how:tt) => { kernels_of! { @signed $then $args $name i16 u16 $how } };
-    ($then:ident $args:tt $name:ident i32 $how:tt) => { kernels_of! { @signed $then $args $name i32 u32 $how } };
-    ($then:ident $args:tt $name:ident i64 [$blocks:ident i64 as u64]) => {
-        $then! { @copy $args $name u64 }
-    };
-    // The sum of `i64` is itself a copy.
-    ($then:ident $args:tt $name:ident i64 [$blocks:ident integers as sum]) => {
-        $then! { @copy $args sum u64 }
-    };
-    ($then:ident $args:tt $name:ident i64 $how:tt) => { kernels_of! { @signed $then $args $name i64 u64 $how } };
-    ($then:ident $args:tt $name:ident u8 $how:tt) => { kernels_of! { @unsigned $then $args $name u8 $how } };
-    ($then:ident $args:tt $name:ident u16 $how:tt) => { kernels_of! { @unsigned $then $args $name u16 $how } };
-    ($then:ident $args:tt $name:ident u32 $how:tt) => { kernels_of! { @unsigned $then $args $name u32 $how } };
-    ($then:ident $args:tt $name:ident u64 $how:tt) => { kernels_of! { @unsigned $then $args $name u64 $how } };
+    ($then:ident $args:tt $name:ident i8 $how:tt) => { kernels_of! { @integer $then $args $name i8 $how } };
+    ($then:ident $args:tt $name:ident i16 $how:tt) => { kernels_of! { @integer $then $args $name i16 $how } };
+    ($then:ident $args:tt $name:ident i32 $how:tt) => { kernels_of! { @integer $then $args $name i32 $how } };
+    ($then:ident $args:tt $name:ident i64 $how:tt) => { kernels_of! { @integer $then $args $name i64 $how } };
+    ($then:ident $args:tt $name:ident u8 $how:tt) => { kernels_of! { @integer $then $args $name u8 $how } };
+    ($then:ident $args:tt $name:ident u16 $how:tt) => { kernels_of! { @integer $then $args $name u16 $how } };
+    ($then:ident $args:tt $name:ident u32 $how:tt) => { kernels_of! { @integer $then $args $name u32 $how } };
+    ($then:ident $args:tt $name:ident u64 $how:tt) => { kernels_of! { @integer $then $args $name u64 $how } };
     ($then:ident $args:tt $name:ident $float:ident $how:tt) => {
         kernels_of! { @float $then $args $name $float $how }
     };
-    (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident [$blocks:ident signed as unsigned]) => {
-        $then! { @copy $args $name $unsigned }
-    };
-    (@signed $then:ident $args:tt $name:ident $type:ident $unsigned:ident $how:tt) => {
-        kernels_of! { @integer $then $args $name $type $how }
-    };
-    (@unsigned $then:ident $args:tt $name:ident $type:ident [$blocks:ident unsigned as $other:ident]) => {
-        $then! { @copy $args $other $type }
-    };
-    (@unsigned $then:ident $args:tt $name:ident $type:ident $how:tt) => {
-        kernels_of! { @integer $then $args $name $type $how }
-    };
     (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers as $other:ident $($copies:ident)*]) => {
         $then! { @copy $args $other $type }
+    };
+    (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident signed as unsigned]) => {
+        $then! { @alike $args $name $type }
     };
     (@integer $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers for others]) => {
         $then! { @shared $args $name $type }
@@ -577,6 +569,9 @@ macro_rules! kernels_of {
     };
     (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident as $other:ident]) => {
         $then! { @copy $args $other $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident apart]) => {
+        $then! { @apart $args $name $type }
     };
     (@any $then:ident $args:tt $name:ident $type:ident $how:tt) => {
         $then! { @own $args $name $type }
@@ -619,6 +614,56 @@ macro_rules! table {
     };
 }
 
+/// Calls `compiled!` with a type, and with its twin if it has one that runs its kernels; not for a type that runs its twin's.
+macro_rules! with_twin {
+    ($how:ident $args:tt $name:ident u8) => {
+        compiled! { @$how $args $name u8 i8 }
+    };
+    ($how:ident $args:tt $name:ident u16) => {
+        compiled! { @$how $args $name u16 i16 }
+    };
+    ($how:ident $args:tt $name:ident u32) => {
+        compiled! { @$how $args $name u32 i32 }
+    };
+    ($how:ident $args:tt $name:ident u64) => {
+        compiled! { @$how $args $name u64 i64 }
+    };
+    ($how:ident $args:tt $name:ident f16) => {
+        compiled! { @$how $args $name f16 bf16 }
+    };
+    ($how:ident $args:tt $name:ident i8) => {};
+    ($how:ident $args:tt $name:ident i16) => {};
+    ($how:ident $args:tt $name:ident i32) => {};
+    ($how:ident $args:tt $name:ident i64) => {};
+    ($how:ident $args:tt $name:ident bf16) => {};
+    ($how:ident $args:tt $name:ident $type:ident) => {
+        compiled! { @$how $args $name $type }
+    };
+}
+
+/// The name of the type whose kernels a type runs.
+#[cfg(all(feature = "ptx", target_os = "linux"))]
+macro_rules! first_twin {
+    (i8) => {
+        "u8"
+    };
+    (i16) => {
+        "u16"
+    };
+    (i32) => {
+        "u32"
+    };
+    (i64) => {
+        "u64"
+    };
+    (bf16) => {
+        "f16"
+    };
+    ($type:ident) => {
+        stringify!($type)
+    };
+}
+
 /// A row's entry points, in the families whose features are on.
 macro_rules! compiled {
     ({ $kind:ident $name:ident $op:ident $how:tt } $($type:ident: $($row:ident)*;)*) => {
@@ -626,22 +671,86 @@ macro_rules! compiled {
     };
     (@copy $($copy:tt)*) => {};
     (@copy_exact $($copy:tt)*) => {};
+    (@own $args:tt $name:ident $type:ident) => {
+        with_twin! { twins $args $name $type }
+        compiled! { @alone $args $name $type }
+    };
+    (@shared $args:tt $name:ident $type:ident) => {
+        with_twin! { shared_twins $args $name $type }
+        compiled! { @shared_alone $args $name $type }
+    };
+    (@apart $args:tt $name:ident $type:ident) => {
+        compiled! { @twins $args $name $type }
+        compiled! { @alone $args $name $type }
+    };
+    (@alike $args:tt $name:ident $type:ident) => {
+        with_twin! { alike $args $name $type }
+    };
+    (@alike $args:tt $name:ident $type:ident $twin:ident) => {
+        compiled! { @apart $args $name $type }
+    };
     (@exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
-        compiled! { @own [$kind $op [wholes]] $name $type }
+        compiled! { @apart [$kind $op [wholes]] $name $type }
     };
     (@shared_exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
-        compiled! { @shared [$kind $op [wholes]] $name $type }
+        compiled! { @shared_twins [$kind $op [wholes]] $name $type }
+        compiled! { @shared_alone [$kind $op [wholes]] $name $type }
     };
-    (@shared [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+    (@alone [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
+        compiled! { @of_one_type $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type }
+    };
+    (@shared_alone [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
         compiled! {
-            @$blocks [concat!(stringify!($name), "_", stringify!($type)); member] of!($kind operator $op $type), $type
+            @of_one_type $kind
+            [
+                concat!(stringify!($name), "_", stringify!($type)); op member =>
+                $crate::op::shared::Shared::new(op, member)
+            ]
+            $op $type
         }
     };
-    (@own [pair $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
-        compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] crate::op::$op, $type, $type }
+    (@twins [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+        compiled! { @$blocks $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type }
     };
-    (@own [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
-        compiled! { @$blocks [concat!(stringify!($name), "_", stringify!($type))] of!($kind operator $op $type), $type }
+    (@shared_twins [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+        compiled! {
+            @$blocks $kind
+            [
+                concat!(stringify!($name), "_", stringify!($type)); op member =>
+                $crate::op::shared::Shared::new(op, member)
+            ]
+            $op $type
+        }
+    };
+    (@twins [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident $twin:ident) => {
+        compiled! {
+            @$blocks $kind
+            [
+                concat!(stringify!($name), "_", stringify!($type)); op member =>
+                $crate::op::twins::Twins::<_, of!($kind operator $op $twin), of!($kind item $twin)>::new::<
+                    of!($kind item $type)
+                >(op, member)
+            ]
+            $op $type
+        }
+    };
+    (@shared_twins [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident $twin:ident) => {
+        compiled! {
+            @$blocks $kind
+            [
+                concat!(stringify!($name), "_", stringify!($type)); op member =>
+                $crate::op::twins::Twins::<
+                    _, $crate::op::shared::Shared<of!($kind operator $op $twin)>, of!($kind item $twin)
+                >::shared::<of!($kind item $type)>(op, member)
+            ]
+            $op $type
+        }
+    };
+    (@$blocks:ident pair $name:tt $op:ident $type:ident) => {
+        compiled! { @$blocks $name crate::op::$op, $type, $type }
+    };
+    (@$blocks:ident $kind:ident $name:tt $op:ident $type:ident) => {
+        compiled! { @$blocks $name of!($kind operator $op $type), $type }
     };
     (@each $($row:tt)*) => {
         #[cfg(feature = "reduce")]
@@ -670,6 +779,10 @@ macro_rules! compiled {
         shape_entries! { segments $($row)* }
         #[cfg(feature = "rows")]
         shape_entries! { rows $($row)* }
+    };
+    (@of_one_type $($row:tt)*) => {
+        #[cfg(feature = "segments")]
+        shape_entries! { spans $($row)* }
         #[cfg(feature = "columns")]
         shape_entries! { columns $($row)* }
     };
@@ -689,22 +802,28 @@ macro_rules! entries {
         const ENTRIES: &[Entry] = &[$($of_type),*];
         ENTRIES
     }};
+    (@alike $args:tt $name:ident $compiled:ident) => {
+        entries! { @of $args $name [first_twin!($compiled)] [first_twin!($compiled)] true }
+    };
+    (@apart $args:tt $name:ident $compiled:ident) => {
+        entries! { @of $args $name [stringify!($compiled)] [stringify!($compiled)] true }
+    };
     (@exact $args:tt $name:ident $compiled:ident) => {
-        entries! { @of $args $name $compiled false }
+        entries! { @of $args $name [stringify!($compiled)] [stringify!($compiled)] false }
     };
     (@shared_exact $args:tt $name:ident $compiled:ident) => {
-        entries! { @of $args $name $compiled false }
+        entries! { @exact $args $name $compiled }
     };
     (@copy_exact $args:tt $name:ident $compiled:ident) => {
-        entries! { @of $args $name $compiled false }
+        entries! { @exact $args $name $compiled }
     };
-    (@of [$kind:ident $op:ident $type:ident] $name:ident $compiled:ident $has_row:literal) => {
+    (@of [$kind:ident $op:ident $type:ident] $name:ident [$twin:expr] [$compiled:expr] $has_row:literal) => {
         Entry::of::<of!($kind operator $op $type), of!($kind input $type)>(
-            concat!(stringify!($name), "_", stringify!($compiled)), $has_row
+            concat!(stringify!($name), "_", $twin), concat!(stringify!($name), "_", $compiled), $has_row
         )
     };
     (@$own:ident $args:tt $name:ident $compiled:ident) => {
-        entries! { @of $args $name $compiled true }
+        entries! { @of $args $name [first_twin!($compiled)] [stringify!($compiled)] true }
     };
 }
 
@@ -752,17 +871,27 @@ pub(crate) trait Row {
 
 /// Items of the library's operators: elements, or pairs of them.
 pub(crate) trait Items: Copy + 'static {
+    /// The bit of [`Agent::MEMBER`] that says that the elements are the second of [twins](crate::op::twins).
+    const TWIN: u32;
+
     /// The elements' type.
     #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
     const DTYPE: Dtype;
 }
 
 impl<T: Element> Items for T {
+    const TWIN: u32 = match T::DTYPE {
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 | Dtype::Bf16 => SECOND,
+        _ => 0,
+    };
+
     #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
     const DTYPE: Dtype = <T as Element>::DTYPE;
 }
 
 impl<T: Element> Items for (T, T) {
+    const TWIN: u32 = <T as Items>::TWIN;
+
     #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
     const DTYPE: Dtype = <T as Element>::DTYPE;
 }
@@ -771,12 +900,12 @@ impl<T: Element> Items for (T, T) {
 use crate::agent::Agent;
 #[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
 use crate::cpu::Folds;
-#[cfg(all(feature = "folds", not(any(test, target_arch = "nvptx64"))))]
 use crate::element::Dtype;
 #[cfg(all(feature = "ptx", target_os = "linux"))]
 use crate::kernels::Entry;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::kernels::Kernels;
+use crate::op::twins::SECOND;
 #[allow(unused_imports)]
 use crate::{Element, Op};
 #[allow(unused_imports)]

@@ -136,7 +136,7 @@ impl<T: Item> Folder<T> for Chunks<'_, T> {
     fn has<O: Op<T>>(&self) -> Result<bool, Error> {
         match self.elements.place()? {
             Cpu(_) => Ok(true),
-            OnGpu((gpu, _)) => Ok(self.block::<O>(gpu)?.is_some()),
+            OnGpu((gpu, _)) => Ok(self.block::<O>(gpu).is_some()),
         }
     }
 
@@ -146,7 +146,7 @@ impl<T: Item> Folder<T> for Chunks<'_, T> {
             Cpu(elements) => return Ok(cpu::partials(&op.begin(first), elements, plan, chunks.clone())),
             OnGpu(place) => place,
         };
-        match self.block::<O>(gpu)? {
+        match self.block::<O>(gpu) {
             Some(block) => self.fold_on_gpu(op, gpu, pointer, block),
             None => self.fold_copies(&op.begin(first)),
         }
@@ -155,10 +155,10 @@ impl<T: Item> Folder<T> for Chunks<'_, T> {
 
 impl<T: Item> Chunks<'_, T> {
     /// Returns the BLOCK by which a kernel folds rows of the plan, if there is such a kernel.
-    fn block<O: Op<T>>(&self, gpu: &Gpu) -> Result<Option<u32>, Error> {
+    fn block<O: Op<T>>(&self, gpu: &Gpu) -> Option<u32> {
         let types = Types::of::<O, *const T>();
         let block = (self.plan.row / types.width as u64) as u32;
-        Ok((BLOCKS.contains(&block) && gpu.has_kernel(types, block)?).then_some(block))
+        (BLOCKS.contains(&block) && gpu.has_kernel(types, block)).then_some(block)
     }
 
     fn fold_on_gpu<O: Op<T>>(

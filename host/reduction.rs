@@ -202,11 +202,11 @@ fn has_kernel<'a, D: Data<'a>, O: Op<D::Item>>(data: &D, block: u32) -> Result<b
     if const { D::MAY_BE_SHARDED }
         && let Some(sharded) = Located::of(data)?
     {
-        return sharded.first_gpu().has_kernel(types, block);
+        return Ok(sharded.first_gpu().has_kernel(types, block));
     }
     match data.place()? {
         Cpu(_) => Ok(true),
-        Gpu((gpu, _)) => gpu.has_kernel(types, block),
+        Gpu((gpu, _)) => Ok(gpu.has_kernel(types, block)),
     }
 }
 

@@ -1,7 +1,7 @@
 use crate::op::exact::{Exact, ExactElement, Summing};
 use crate::op::prelude::*;
 use crate::op::tally::{OfTally, Tallied};
-use crate::op::{ExactMean, ExactSum, ExactSumTwofold, NormL1};
+use crate::op::{ExactMean, ExactSum, ExactSumTwofold};
 
 /// The arithmetic mean.
 ///
@@ -55,11 +55,10 @@ impl<T: Element> OfTally<T> for Mean {
     }
 }
 
-// Of integers, whose sums are exact: the norm of those without a sign.
+// Of integers, whose sums are exact.
 serves! {
     Mean, ExactElement<Sums: Summing<T, State = <T as Element>::Total>>: |_op|
         ExactSum = ExactSum,
         ExactSumTwofold = ExactSumTwofold,
-        ExactMean = ExactMean,
-        NormL1 = NormL1
+        ExactMean = ExactMean
 }

@@ -56,7 +56,7 @@ absent! {
         fn peak_bandwidth(&self) -> f64;
         fn is_emulator(&self) -> bool;
         fn expose(&self);
-        fn has_kernel(&self, &Types, u32) -> Result<bool, Error>;
+        fn has_kernel(&self, &Types, u32) -> bool;
         fn scratch_bytes(&self, &Types, &Shape, u32) -> usize;
         fn check_memory(&self, u64, usize) -> Result<(), Error>;
         fn tally_bytes(&self, &Tally) -> usize;

@@ -10,9 +10,10 @@ use cust::stream::Stream;
 use cust::sys::{self, CUfunction_attribute};
 #[cfg(feature = "ladder")]
 use gpu_reduce_kernels::kernels::Kernel;
-use gpu_reduce_kernels::kernels::{Identity, Kernels, Known, Parameters};
+use gpu_reduce_kernels::kernels::{Identity, Kernels, Known, Parameters, Ptx};
 use gpu_reduce_kernels::plan::ANY_BLOCK;
 use gpu_reduce_kernels::table;
+use gpu_reduce_ptx::fold_constants;
 #[cfg(feature = "ladder")]
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -141,16 +142,10 @@ impl Gpu {
         if let Some(kernel) = find(&loaded, (of, block, resident)) {
             return Ok(kernel);
         }
-        let found = SHARED.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of));
-        let entry = found.and_then(|(name, ptx)| {
-            let (block, ptx) =
-                [block, ANY_BLOCK].into_iter().find_map(|block| Some((block, ptx.module(&name, block)?)))?;
-            let name = format!("{name}_{block}");
-            let ptx = CString::new(with_known(&ptx, &name, known)).ok()?;
-            Some((name, block, ptx))
-        });
         let mut kernel = None;
-        if let Some((name, entry_block, ptx)) = entry {
+        if let Some((name, entry_block, ptx)) = entry(of, own, block)
+            && let Ok(ptx) = CString::new(for_known(ptx, &name, known))
+        {
             let has_any_block = entry_block == ANY_BLOCK && resident == block;
             let threads = if has_any_block { MOST_THREADS } else { entry_block.max(resident) };
             kernel = find(&loaded, (of, entry_block, threads)).flatten();
@@ -166,10 +161,10 @@ impl Gpu {
         Ok(kernel)
     }
 
-    /// Returns whether a table has the kernel of these types, and compiles it.
-    pub fn has_kernel(&self, of: &Types, block: u32) -> Result<bool, Error> {
-        let _entered = self.enter()?;
-        Ok(self.kernel(of.kernel, of.own, (block, block), &[])?.is_some())
+    /// Returns whether a table has the kernel of these types.
+    pub fn has_kernel(&self, of: &Types, block: u32) -> bool {
+        find(of.kernel, of.own)
+            .is_some_and(|(name, ptx)| [block, ANY_BLOCK].iter().any(|&block| ptx.has_block(&name, block)))
     }
 
     /// Has the driver compile a module, with so few registers a thread that a multiprocessor has them for
@@ -195,6 +190,25 @@ impl Gpu {
     }
 }
 
+/// Finds a kernel in the library's tables or in `own`: its name and its PTX.
+fn find(of: Identity, own: Kernels) -> Option<(String, &'static Ptx)> {
+    SHARED.iter().copied().flatten().chain([&own]).find_map(|kernels| kernels.find(of))
+}
+
+/// Finds a kernel for BLOCK: its entry point, that point's BLOCK, and its PTX.
+fn entry(of: Identity, own: Kernels, block: u32) -> Option<(String, u32, String)> {
+    let (name, ptx) = find(of, own)?;
+    let (block, ptx) =
+        [block, ANY_BLOCK].into_iter().find_map(|block| Some((block, ptx.module(&name, block)?)))?;
+    Some((format!("{name}_{block}"), block, ptx))
+}
+
+/// Returns the PTX of kernel `name` for a launch with these words: without the code for other values.
+fn for_known(ptx: String, name: &str, known: &[Known]) -> String {
+    let with_known = with_known(&ptx, name, known);
+    if with_known == ptx { ptx } else { fold_constants(&with_known) }
+}
+
 /// Returns the PTX of kernel `name` with constants in the place of known words of the parameters, so that the driver compiles no code
 /// for other values. The kernel of lines of sums of `f32` then has half the machine code.
 fn with_known(ptx: &str, name: &str, known: &[Known]) -> String {
@@ -207,10 +221,18 @@ fn with_known(ptx: &str, name: &str, known: &[Known]) -> String {
         .collect();
     let mut with_known = String::with_capacity(ptx.len());
     for line in ptx.split_inclusive('\n') {
-        let load = line.trim_end().strip_prefix("ld.param.b64 ").and_then(|load| load.split_once(", "));
-        match load.and_then(|(register, at)| Some((register, places.iter().find(|(place, _)| place == at)?)))
-        {
-            Some((register, (_, value))) => with_known.push_str(&format!("mov.b64 {register}, {value};\n")),
+        let load = line.trim_end().strip_prefix("ld.param.").and_then(|load| load.split_once(", "));
+        // `to` has the type and the register. A load of 32 bits is of the word's lower half.
+        let value = load.and_then(|(to, at)| {
+            let (_, value) = places.iter().find(|(place, _)| place == at)?;
+            match to.get(..3)? {
+                "b64" => Some((to, **value)),
+                "b32" => Some((to, **value & u64::from(u32::MAX))),
+                _ => None,
+            }
+        });
+        match value {
+            Some((to, value)) => with_known.push_str(&format!("mov.{to}, {value};\n")),
             None => with_known.push_str(line),
         }
     }
@@ -229,7 +251,7 @@ pub mod tests {
     use crate::BLOCKS;
     use gpu_reduce_kernels::agent::kernels;
     use gpu_reduce_kernels::columns::Columns;
-    use gpu_reduce_kernels::kernels::Ptx;
+    use gpu_reduce_kernels::kernels::Family;
     use gpu_reduce_kernels::op::Sum;
     use gpu_reduce_kernels::plan::GROUP;
     use gpu_reduce_kernels::segments::{Cut, SegmentBounds};
@@ -326,6 +348,23 @@ pub mod tests {
     }
 
     #[test]
+    fn a_kernel_of_two_types_is_compiled_for_one() {
+        use gpu_reduce_kernels::op::Max;
+        let [unsigned, signed] = [Types::of::<Max, *const u8>(), Types::of::<Max, *const i8>()];
+        let of = |types: &'static Types| {
+            let (name, _, ptx) = entry(types.kernel.with(Family::Lines), types.own, 256).unwrap();
+            assert_eq!(name, "max_u8_lines_0");
+            // The last parameter says which type it is.
+            let known = Known { parameter: 5, byte: 0, value: types.member.into() };
+            let known = for_known(ptx.clone(), &name, &[known]);
+            assert!(ptx.contains("_param_5];") && !known.contains("_param_5];"));
+            assert!(known.len() < ptx.len() * 9 / 10, "{} of {} bytes", known.len(), ptx.len());
+            known
+        };
+        assert_ne!(of(unsigned), of(signed));
+    }
+
+    #[test]
     fn every_entry_point_is_embedded_alone() {
         for (name, ptx) in embedded() {
             assert!(ptx.contains(&format!(".visible .entry {name}(")), "{name} is not in its module");
@@ -386,8 +425,8 @@ pub mod tests {
         assert_eq!(names(kernels::<ExactSum, f32>()), of_mean);
         assert_eq!(names(kernels::<ExactSumTwofold, f32>()), of_mean);
         let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
-        assert!(has(&of_nanvar, "nanvar_f64_rows") && has(&of_nanvar, "var_i32_rows"));
-        assert!(has(&of_mean, "exact_mean_f64_rows") && has(&of_mean, "mean_i32_rows"));
+        assert!(has(&of_nanvar, "nanvar_f64_rows") && has(&of_nanvar, "var_u32_rows"));
+        assert!(has(&of_mean, "exact_mean_f64_rows") && has(&of_mean, "mean_u32_rows"));
     }
 
     #[test]
