@@ -5,8 +5,8 @@
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
 //! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
 //!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`,
-//!   `shared` for kernels of several operators, `twins` for those of two types, `spread` for variances, `terms` for sums of picked items and of
-//!   products, and `exact` for exact sums.
+//!   `shared` for kernels of several operators, `twins` for those of two types, `spread` for variances, `terms` for
+//!   sums of picked items and of products, and `exact` for exact sums.
 
 pub(crate) mod chunks;
 pub(crate) mod exact;
@@ -16,6 +16,7 @@ pub mod several;
 pub(crate) mod shared;
 pub(crate) mod spread;
 pub(crate) mod terms;
+#[cfg(any(test, target_arch = "nvptx64"))]
 pub(crate) mod twins;
 
 use crate::element::Element;
@@ -332,6 +333,7 @@ mod sealed {
     impl Sealed for spread::Spreads {}
     impl Sealed for terms::Picked {}
     impl Sealed for terms::Products {}
+    #[cfg(any(test, target_arch = "nvptx64"))]
     impl Sealed for twins::ByTwin {}
     #[cfg(not(target_arch = "nvptx64"))]
     impl Sealed for crate::element::alias::AsBytes {}

@@ -399,9 +399,9 @@ macro_rules! reduce_entries {
 }
 
 /// Calls `$callback! { @kernel $kernel [NAME] OPERATOR, ITEM, INPUT, PARAMETER FIRST: TYPE, … }` for an
-/// operator of one input or of two: a parameter for each array, and one for its first item. If operators
-/// or types share the kernel, it is `[NAME; OP MEMBER => VALUE]`: a parameter says which of them, and VALUE is the operator
-/// that the kernel folds by, of both.
+/// operator of one input or of two: a parameter for each array, and one for its first item. If operators or types share
+/// the kernel, it is `[NAME; OP MEMBER => VALUE]`: VALUE is the operator that the kernel folds by, made of the parameters
+/// OP, an operator, and MEMBER, which says which of them it is.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_inputs {

@@ -124,7 +124,9 @@ pub(crate) mod quantifiers;
 pub mod shared;
 #[macro_use]
 mod spread;
-pub mod twins;
+#[cfg(any(test, target_arch = "nvptx64"))]
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code))] // kernels by index are of one type
+pub(crate) mod twins;
 
 macro_rules! operators {
     ({ $of:ident } $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {

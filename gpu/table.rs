@@ -12,8 +12,8 @@
 /// inputs have 1,024 threads a block with `each` and `large`, and 512 with `any`. Segments, rows and columns
 /// always have one kernel for every BLOCK.
 ///
-/// Two types of the same size share kernels, see [`Twins`](crate::op::twins::Twins): signed integers run those of the unsigned
-/// type, `bf16` those of `f16`. Not so
+/// Two types of the same size share kernels (`op/twins.rs`): signed integers run those of the unsigned type, `bf16` those of
+/// `f16`. Not so
 /// - the kernels of columns and of spans, where the code that is left of the other type takes registers (columns of `i16` by
 ///   `argmax` took 62 µs in place of 46);
 /// - floats that are `rows as wholes`, whose accumulators have other sizes;
@@ -871,7 +871,7 @@ pub(crate) trait Row {
 
 /// Items of the library's operators: elements, or pairs of them.
 pub(crate) trait Items: Copy + 'static {
-    /// The bit of [`Agent::MEMBER`] that says that the elements are the second of [twins](crate::op::twins).
+    /// The bit of [`Agent::MEMBER`] that says that the elements are the second of two types that share kernels.
     const TWIN: u32;
 
     /// The elements' type.
@@ -905,7 +905,7 @@ use crate::element::Dtype;
 use crate::kernels::Entry;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::kernels::Kernels;
-use crate::op::twins::SECOND;
+use crate::op::shared::SECOND;
 #[allow(unused_imports)]
 use crate::{Element, Op};
 #[allow(unused_imports)]

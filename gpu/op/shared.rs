@@ -9,7 +9,6 @@ use crate::agent::shared::ByOwner;
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::op::Op;
-use crate::op::twins::SECOND;
 use crate::reduce::{self, Arguments};
 use crate::segments::Arguments as SegmentArguments;
 
@@ -58,6 +57,9 @@ pub trait Serves<I: Copy + 'static>: Op<I> {
     ) {
     }
 }
+
+/// The bit of `member` that says that the items are of the second of two types that share a kernel (`op/twins.rs`).
+pub(crate) const SECOND: u32 = 1 << 31;
 
 /// An operator that runs the kernels of another.
 pub trait Member {
