@@ -5,7 +5,7 @@ use crate::op::Op;
 use crate::op::twins::{Twins, recast};
 use core::array::from_fn;
 
-/// Folds by both operators, and takes the value of the one that is meant.
+/// Folds by the operators for both types, and takes the value of the one for the type of the items.
 #[derive(Clone, Copy)]
 pub(crate) struct ByTwin;
 

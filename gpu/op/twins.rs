@@ -1,9 +1,9 @@
 //! Types of items that have one kernel: `u8` and `i8`, `f16` and `bf16`.
 //!
 //! A kernel of [`Twins<A, B, J>`] reduces items of type `I` by `A`, or items of type `J`, which have as many bytes, by `B`,
-//! which is the same operator. A parameter of the launch, `member`, says which. Both are computed, and one of the two values
+//! which is the same operator. A parameter of the launch, `member`, says which of the two types it is. Both are computed, and one of the two values
 //! is chosen. The host writes the parameter into the PTX as a constant, so that the driver leaves out the other: the machine
-//! code is that of a kernel for one type. A branch for each value left more of it.
+//! code is nearly that of a kernel for one type. With a branch in place of the choice it had twice the instructions.
 
 use crate::agent::twins::ByTwin;
 use crate::agent::{self, Agent};
@@ -125,7 +125,7 @@ impl<A, B, J> Twins<A, B, J> {
     }
 }
 
-/// Returns a value of one twin as that of the other, which has the same bytes.
+/// Returns the bytes of a value of one type as a value of the other.
 #[inline(always)]
 pub(crate) fn recast<T: Copy, U: Copy>(value: T) -> U {
     const { assert!(size_of::<T>() == size_of::<U>()) };
@@ -142,7 +142,7 @@ mod tests {
     use crate::{Comparison, Element, bf16, f16};
     use bytemuck::{Pod, Zeroable, bytes_of};
 
-    /// Folds items by an operator of both types and by the one that is meant alone, and compares the bytes of the results.
+    /// Folds items of type `Q` by `Twins` and by `alone`, the operator for `Q`, and compares the bytes of the results.
     fn check<A, B, I, J, O, Q>(op: A, member: u32, alone: O, items: &[Q])
     where
         A: Op<I, Output: Pod>,

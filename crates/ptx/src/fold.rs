@@ -262,7 +262,7 @@ impl<'a> Instruction<'a> {
             ("add", "") => a?.wrapping_add(b?),
             ("sub", "") => a?.wrapping_sub(b?),
             ("mul", "lo") => a?.wrapping_mul(b?),
-            // The second operand has 32 bits. A shift by more than there are is one by so many.
+            // The number of places has 32 bits. If it is more than the bits of the type, all bits are shifted out.
             ("shl", "") => a?.checked_shl(of(1)? as u32).unwrap_or(0),
             ("shr", "") if signed => (extend(a?, bits) >> (of(1)? as u32).min(63)) as u64,
             ("shr", "") => a?.checked_shr(of(1)? as u32).unwrap_or(0),
