@@ -140,8 +140,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
         // Rows of a chunk; a single chunk is as long as its segment.
         let of_chunk = if plan.chunks > 1 { plan.chunk } else { len };
         let rows = ((of_chunk + plan.row - 1) >> row) as u32;
-        let is_of_row = if segments.offsets.is_null() { cut.has(Cut::SHORT) } else { of_chunk <= plan.row };
-        let units = Units::of::<O, P::Item, WIDTH>(is_of_row, cut.block);
+        let is_of_row = if segments.are_rows() { cut.has(Cut::SHORT) } else { of_chunk <= plan.row };
+        let units = Units::of::<O, P::Item, WIDTH>(is_of_row, &cut);
         // Units and parts of a chunk, as logarithms.
         let of_chunk = units.of_chunk(cut.block);
         let parts = if rows >= TALL_ROWS {

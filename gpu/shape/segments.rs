@@ -86,7 +86,9 @@ const fn unit(slots: usize, block: u32) -> u32 {
 pub struct SegmentBounds {
     /// Offsets on the device, one more than segments; null if all segments have the same length.
     pub(super) offsets: *const c_void,
-    /// Bytes of an offset, 4 or 8; or the length of all segments.
+    /// Bytes of an offset, 4 or 8; 0 if all segments have the same length. The driver compiles the kernel for one value of this word.
+    pub(super) offset_bytes: u64,
+    /// The length of all segments, if they have the same.
     pub(super) size: u64,
     /// Segments; or an upper bound of their number.
     pub count: u64,
@@ -99,17 +101,25 @@ pub struct SegmentBounds {
 impl SegmentBounds {
     /// Segments between consecutive offsets.
     pub fn of_offsets<T>(offsets: *const T, count: u64, len: u64) -> Self {
-        Self { offsets: offsets.cast(), size: size_of::<T>() as u64, count, number: core::ptr::null(), len }
+        let offset_bytes = size_of::<T>() as u64;
+        Self { offsets: offsets.cast(), offset_bytes, size: 0, count, number: core::ptr::null(), len }
     }
 
     /// Segments of one length.
     pub fn of_length(length: u64, count: u64, len: u64) -> Self {
-        Self { offsets: core::ptr::null(), size: length, count, number: core::ptr::null(), len }
+        let offsets = core::ptr::null();
+        Self { offsets, offset_bytes: 0, size: length, count, number: core::ptr::null(), len }
+    }
+
+    /// Returns whether all segments have the same length.
+    #[inline(always)]
+    pub(super) fn are_rows(&self) -> bool {
+        self.offset_bytes == 0
     }
 
     /// Returns the length of all segments if they have the same.
     pub fn length(&self) -> Option<u64> {
-        self.offsets.is_null().then_some(self.size)
+        self.are_rows().then_some(self.size)
     }
 
     /// Reads the number of segments from the device's memory; the present number becomes the upper bound.
@@ -130,7 +140,7 @@ impl SegmentBounds {
         Listing {
             heads: self.number.cast_mut(),
             offsets: self.offsets.cast_mut().cast(),
-            words: self.size as u32 / 4,
+            words: self.offset_bytes as u32 / 4,
             // If there are more runs, the start of the next one is the end of the last.
             room: self.count + 1,
             len: self.len,
@@ -156,12 +166,12 @@ impl SegmentBounds {
     /// Returns the start of segment `index`, or the end of the last.
     #[inline(always)]
     pub(crate) fn start(&self, index: u64) -> u64 {
-        if self.offsets.is_null() {
+        if self.are_rows() {
             return index * self.size;
         }
         // SAFETY: there are `count + 1` offsets.
         unsafe {
-            if self.size == 4 {
+            if self.offset_bytes == 4 {
                 self.offsets.cast::<u32>().add(index as usize).read().into()
             } else {
                 self.offsets.cast::<u64>().add(index as usize).read()
@@ -172,42 +182,44 @@ impl SegmentBounds {
     /// Returns the start and the end of a segment between offsets.
     #[inline(always)]
     pub(super) fn between(&self, index: u64) -> (u64, u64) {
-        let at = self.offsets.wrapping_byte_add((index * self.size) as usize).cast::<u32>();
+        let at = self.offsets.wrapping_byte_add((index * self.offset_bytes) as usize).cast::<u32>();
         // In halves of 32 bits, so that the same code serves offsets of both sizes.
-        let (upper, mask) = (self.size as usize - 4, if self.size == 8 { u64::MAX } else { 0 });
+        let (upper, mask) = self.upper_half();
         let offset = |at: *const u32| {
             // SAFETY: there are `count + 1` offsets.
             let [lower, upper] = unsafe { [at.read(), at.wrapping_byte_add(upper).read()] };
             u64::from(lower) | (u64::from(upper) << 32 & mask)
         };
-        (offset(at), offset(at.wrapping_byte_add(self.size as usize)))
+        (offset(at), offset(at.wrapping_byte_add(self.offset_bytes as usize)))
+    }
+
+    /// Returns where the upper half of an offset lies, and a mask for it: an offset of 4 bytes has none.
+    #[inline(always)]
+    fn upper_half(&self) -> (usize, u64) {
+        (self.offset_bytes as usize - 4, if self.offset_bytes == 8 { u64::MAX } else { 0 })
     }
 
     /// Returns the start and the end of a row, or of a segment between offsets.
     #[inline(always)]
     pub(super) fn ends(&self, index: u64) -> (u64, u64) {
-        if self.offsets.is_null() {
-            (index * self.size, (index + 1) * self.size)
-        } else {
-            self.between(index)
-        }
+        if self.are_rows() { (index * self.size, (index + 1) * self.size) } else { self.between(index) }
     }
 
     /// Returns the ends of a lane's segments of a batch. For segments from `left` on, it is the end of
     /// segment `left - 1`.
     #[inline(always)]
     fn stops(&self, batch: u64, lane: u32, left: u32) -> [u64; OF_LANE] {
-        let byte = |group: usize| {
+        let end = |group: usize| {
             let index = lane + 32 * group as u32;
-            (batch + u64::from(if index < left { index + 1 } else { left })) * self.size
+            batch + u64::from(if index < left { index + 1 } else { left })
         };
-        if self.offsets.is_null() {
-            return from_fn(byte);
+        if self.are_rows() {
+            return from_fn(|group| end(group) * self.size);
         }
         // In halves of 32 bits, so that the same code serves offsets of both sizes.
-        let (upper, mask) = (self.size as usize - 4, if self.size == 8 { u64::MAX } else { 0 });
+        let (upper, mask) = self.upper_half();
         from_fn(|group| {
-            let at = self.offsets.wrapping_byte_add(byte(group) as usize).cast::<u32>();
+            let at = self.offsets.wrapping_byte_add((end(group) * self.offset_bytes) as usize).cast::<u32>();
             // SAFETY: there are `count + 1` offsets.
             let [lower, upper] = unsafe { [at.read(), at.wrapping_byte_add(upper).read()] };
             u64::from(lower) | (u64::from(upper) << 32 & mask)
@@ -232,7 +244,7 @@ impl SegmentBounds {
     /// All lanes call it together.
     #[inline(always)]
     pub(super) unsafe fn first_from(&self, count: u64, weight: u64, positions: [u64; 2]) -> [u64; 2] {
-        if self.offsets.is_null() {
+        if self.are_rows() {
             let size = (self.size + weight).max(1);
             return positions.map(|position| position.div_ceil(size).min(count));
         }
@@ -303,11 +315,12 @@ pub struct Cut {
     /// [`chunks`], chunks of a row, or further blocks of a segment.
     pub weight: u32,
     /// Parts of a chunk of a larger segment, as a logarithm. A warp folds a part. [`partial_slots`] counts
-    /// with it.
+    /// with it. For [`SHORT`](Self::SHORT) rows of the kernel of [`short_rows`](super::short_rows), the lanes of a row, as a logarithm.
     pub parts: u32,
     /// What the host tells the kernel of the launch. For the kernel of `lines`, the lower 16 bits are what
     /// [`lines::of_chunk`](super::lines::of_chunk) returns. For the kernel of [`spans`](super::spans), the upper 32 bits are BLOCK. The
-    /// other bits are [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT), [`HAS_DEFAULT`](Self::HAS_DEFAULT) and [`HEADS`](Self::HEADS).
+    /// other bits are [`ALIGNED`](Self::ALIGNED), [`SHORT`](Self::SHORT), [`HAS_DEFAULT`](Self::HAS_DEFAULT), [`HEADS`](Self::HEADS) and
+    /// [`LOW`](Self::LOW).
     /// The driver compiles the kernel for one value of this word. These are bits of one word because ptxas treats no 16-bit part of a
     /// constant as a constant.
     pub ways: u64,
@@ -352,6 +365,10 @@ impl Cut {
     /// Segments are runs of keys, and their [`Heads`] say where they are. A position counts an item then, and no segment counts
     /// besides. The first item is at the position that is the shift of the heads.
     pub const HEADS: u64 = 1 << 19;
+
+    /// Rows whose chunks have so few lines that the shuffles over the lanes of a warp count: for the kernels of
+    /// [`whole_rows`](super::whole_rows) and [`larger`]. Segments between offsets never have this bit.
+    pub const LOW: u64 = 1 << 20;
 
     /// The first bit of BLOCK. Only the kernel of [`spans`](super::spans) has BLOCK here: in a word with such high bits ptxas does not see
     /// that the bits below are constants, as the other kernels need.
@@ -446,18 +463,13 @@ impl Shape for SegmentBounds {
     /// not have. Half of the rest serves other lengths and alignments than the launch has.
     fn push(&self, cut: &Cut, parameters: &mut Parameters) {
         let &Cut { weight, parts, ways, .. } = cut;
-        let are_rows = self.offsets.is_null();
-        if are_rows {
-            parameters.knows(offset_of!(Self, offsets), 0);
-        } else {
-            parameters.knows(offset_of!(Self, size), self.size);
-        }
+        parameters.knows(offset_of!(Self, offset_bytes), self.offset_bytes);
         if self.number.is_null() {
             parameters.knows(offset_of!(Self, number), 0);
         }
         parameters.push(self);
-        if are_rows && weight <= 1 {
-            parameters.knows(offset_of!(Cut, weight), u64::from(weight) | u64::from(parts) << 32);
+        if self.are_rows() && weight == 1 {
+            parameters.knows(offset_of!(Cut, weight), 1 | u64::from(parts) << 32);
         }
         parameters.knows(offset_of!(Cut, ways), ways);
         for (pointer, byte) in [(cut.lists, offset_of!(Cut, lists)), (cut.long, offset_of!(Cut, long))] {
@@ -1284,6 +1296,40 @@ pub(super) unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             next += 1;
         }
         item += 4;
+    }
+}
+
+/// Items that a lane has at most if [`fold_strided`] folds them.
+pub(super) const STRIDED: usize = 4;
+
+/// Folds items that are `stride` items apart, [`STRIDED`] at most, from the item at `at` on, which has this index. There are `left`
+/// items from there on. Lanes that begin at neighbouring items load neighbouring items at a time, in whatever order an exact
+/// operator allows: a leaf of 16 `u8` that begins anywhere would be 16 loads of one lane, one after another.
+///
+/// # Safety
+///
+/// There are `left` items at `at`, or more.
+#[inline(always)]
+pub(super) unsafe fn fold_strided<O: Op<P::Item>, P: Input>(
+    op: &O,
+    all: &mut O::Accumulator,
+    at: P,
+    left: u32,
+    stride: u32,
+    index: u64,
+) {
+    let mut items: [P::Item; STRIDED] = from_fn(|number| match number as u32 * stride {
+        // SAFETY: as the caller promises.
+        ahead if ahead < left => unsafe { at.offset(ahead as usize).read() },
+        _ => P::zeroed(),
+    });
+    // A loop, for the reason given in `fold_leaf`.
+    let mut ahead = 0;
+    while ahead < left.min(STRIDED as u32 * stride) {
+        intrinsics::no_unroll();
+        O::agent().fold_item(op, all, items[0], index + u64::from(ahead));
+        rotate(&mut items);
+        ahead += stride;
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kernel of short rows. A warp folds several at a time.
 
-use super::segments::{Arguments, warp_of_grid};
+use super::segments::{Arguments, STRIDED, fold_strided, warp_of_grid};
 pub use super::segments::{Cut, SegmentBounds};
 use super::whole_rows::{LOADS, MOST_WORDS, fold_each};
 use crate::Op;
@@ -34,6 +34,13 @@ pub const fn of_load(len: u64, width: u64) -> u64 {
     if leaves <= 32 { 32 >> leaves.next_power_of_two().trailing_zeros() } else { 0 }
 }
 
+/// Returns how many items a lane has of a row of `len` items, if a warp has few rows. `is_strided` says that the order of the items
+/// does not matter, and that leaves are not aligned.
+pub const fn of_lane(len: u64, width: u64, is_strided: bool) -> u64 {
+    const MOST: u64 = STRIDED as u64;
+    if is_strided && width > MOST && len <= warp::WARP_SIZE as u64 * MOST { MOST } else { width }
+}
+
 /// Reduces rows of `arguments.input`, all of them [short](is_short).
 ///
 /// # Safety
@@ -53,11 +60,72 @@ pub unsafe fn reduce_short_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     // SAFETY: all lanes of the warp are here.
     unsafe {
         if cut.has(Cut::SHORT) {
-            fold_short::<O, P, WIDTH, 1>(&arguments, first, end, cut.has(Cut::ALIGNED));
+            fold_once::<O, P, WIDTH>(&arguments);
         } else if cut.has(Cut::ALIGNED) {
-            fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, true);
+            fold_short::<O, P, WIDTH>(&arguments, first, end, true);
         } else {
-            fold_short::<O, P, WIDTH, LOADS>(&arguments, first, end, false);
+            fold_short::<O, P, WIDTH>(&arguments, first, end, false);
+        }
+    }
+}
+
+/// Reduces the warp's rows, which are so few that each lane has one leaf of one row, or up to [`STRIDED`] items if the order does not
+/// matter. A row has 2^[`Cut::parts`] lanes.
+///
+/// The time of a small input goes to fetching instructions and to waiting for what they compute before the first load. So the host
+/// computes what it can, numbers of rows have 32 bits, and the code has a quarter of what serves four loads. µs of sums of `f32`,
+/// 1,000 rows of 65: 2.4 on an H100 with the code for four loads.
+///
+/// # Safety
+///
+/// As for [`reduce_short_rows`].
+#[inline(always)]
+unsafe fn fold_once<O: Op<P::Item>, P: Input, const WIDTH: usize>(arguments: &Arguments<P, O, O::Output>) {
+    let Arguments { input, shape: segments, cut, op, .. } = *arguments;
+    let (lane, len, lanes) = (warp::lane_id(), segments.size as u32, cut.parts);
+    let (first, count) = (warp_of_grid() as u32 * cut.share, segments.count as u32);
+    if first >= count {
+        return;
+    }
+    let (group, part) = (lane >> lanes, lane & ((1 << lanes) - 1));
+    let row = first + group;
+    let is_there = group < cut.share && row < count;
+    let item_of = |row: u32| u64::from(row) * u64::from(len);
+    // A lane without a row has the warp's first one.
+    let start = input.offset(item_of(if is_there { row } else { first }) as usize);
+    let left_from = |item: u32, end: u32| if is_there { end.saturating_sub(item) } else { 0 };
+    let is_aligned = cut.has(Cut::ALIGNED);
+    // SAFETY: as the caller promises; all lanes of the warp are here.
+    unsafe {
+        let op = op.begin(start.read());
+        let mut value = op.identity();
+        if O::EXACT && !is_aligned && (WIDTH <= STRIDED || len <= (STRIDED as u32) << lanes) {
+            let at = start.offset(part as usize);
+            fold_strided(&op, &mut value, at, left_from(part, len), 1 << lanes, part.into());
+        } else {
+            let item = part * WIDTH as u32;
+            let left = left_from(item, len);
+            let leaf = start.offset(if left > 0 { item as usize } else { 0 });
+            // Whether all leaves of the warp can be loaded by words.
+            let is_inside = arguments.is_inside(WIDTH, item_of(first), item_of(first + cut.share));
+            // (Here `is_aligned` says that leaves are whole, too.)
+            let how = [is_aligned, is_aligned, is_inside];
+            [value] = fold_each::<O, P, WIDTH, 1>(&[op], |_| leaf, |_| item.into(), [left], how);
+            if O::EXACT && P::IS_NARROW && !is_aligned {
+                let item = len - len % WIDTH as u32 + part;
+                let at = start.offset(item as usize);
+                fold_strided(&op, &mut value, at, left_from(item, len), 1 << lanes, item.into());
+            }
+        }
+        let mut stride = 1;
+        while stride >> lanes == 0 {
+            intrinsics::no_unroll();
+            let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
+            value = op.combine(value, above);
+            stride *= 2;
+        }
+        if part == 0 && is_there {
+            arguments.deliver(&op, row.into(), value, len.into());
         }
     }
 }
@@ -66,15 +134,11 @@ pub unsafe fn reduce_short_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
 /// rounded up to a power of two; or all lanes, with two or four leaves each. As many rows are folded at a
 /// time as LOADS loads a lane suffice for.
 ///
-/// With one load, these are all rows that the warp has. Few rows are folded so, because the time of a small
-/// input goes to fetching instructions, and the code for one load has a quarter of those for four: 1,000 rows
-/// of 65 `f32` took 2.4 µs on an H100, and take 1.6.
-///
 /// # Safety
 ///
 /// All lanes of the warp call it together.
 #[inline(always)]
-unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: usize>(
+unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     arguments: &Arguments<P, O, O::Output>,
     first: u64,
     end: u64,
@@ -158,12 +222,8 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: 
                 }
             }
             let row_of_load = |load: u32| row + u64::from(group + (load >> parts) * next);
-            if LOADS > 1 && lanes >= 2 {
-                let (op, mut value) = fold_slots::<O, P::Item>(
-                    from_fn(|load| ops[load % LOADS]),
-                    from_fn(|load| values[load % LOADS]),
-                    lanes,
-                );
+            if lanes >= 2 {
+                let (op, mut value) = fold_slots::<O, P::Item>(ops, values, lanes);
                 // Lane i has a leaf group of load i modulo 4.
                 for stride in [1, 2] {
                     if stride >> parts == 0 {
@@ -194,9 +254,6 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: 
                         }
                     });
                 }
-            }
-            if LOADS == 1 {
-                return;
             }
             done += most;
             at = at.offset((most * len) as usize);

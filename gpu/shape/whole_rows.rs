@@ -1,7 +1,7 @@
 //! The kernel of rows that are not short and that warps fold: each whole, one after another.
 
 use super::lines::folds_several;
-use super::segments::{Arguments, fold_leaf, load_leaf, plan_of, warp_of_grid};
+use super::segments::{Arguments, fold_leaf, load_leaf, plan_of, rotate, warp_of_grid};
 pub use super::segments::{Cut, SegmentBounds};
 use crate::Op;
 use crate::agent::{Agent, folds_by_loads};
@@ -70,7 +70,7 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     part.at = start.offset(range.start as usize);
                     part.index = range.start;
                     part.len = (range.end - range.start) as u32;
-                    let units = Units::of::<O, P::Item, WIDTH>(cut.has(Cut::SHORT), cut.block);
+                    let units = Units::of::<O, P::Item, WIDTH>(cut.has(Cut::SHORT), &cut);
                     let of_chunk = part.fold_units::<O, WIDTH>(&op, units, 0, units.of_chunk(cut.block));
                     if plan.chunks == 1 {
                         value = of_chunk;
@@ -102,18 +102,23 @@ pub(super) struct Units {
     pub leaves: u32,
     /// Items of a row of the plan, if the chunk has several rows; else 0.
     row: u32,
+    /// Whether the values of units wait until there are four: to fold these over the lanes takes as many shuffles as to fold one. A
+    /// lane has one leaf of a unit then.
+    wait: bool,
 }
 
 impl Units {
     /// Returns the units of a chunk, of one row of the plan at most or of several.
     #[inline(always)]
-    pub fn of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(is_of_row: bool, block: u32) -> Self {
-        let row = block * WIDTH as u32;
+    pub fn of<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(is_of_row: bool, cut: &Cut) -> Self {
+        let row = cut.block * WIDTH as u32;
         if is_of_row {
-            Self { leaves: 7, row: 0 }
-        } else {
-            Self { leaves: 5 + leaves_of_rows::<O, I>(WIDTH).ilog2(), row }
+            return Self { leaves: 7, row: 0, wait: false };
         }
+        let leaves = leaves_of_rows::<O, I>(WIDTH);
+        // Four larger accumulators would not fit in registers.
+        let can_wait = leaves == 1 && size_of::<O::Accumulator>() <= 16;
+        Self { leaves: 5 + leaves.ilog2(), row, wait: can_wait && cut.has(Cut::LOW) }
     }
 
     /// Returns the number of a chunk's units, as a logarithm.
@@ -238,47 +243,85 @@ impl<P: Input> Part<P> {
         &self,
         op: &O,
         units: Units,
-        mut unit: u32,
+        unit: u32,
         count: u32,
     ) -> O::Accumulator {
         let lane = warp::lane_id();
         let of_unit = (WIDTH as u32) << units.leaves;
-        let leaves = leaves_of_rows::<O, P::Item>(WIDTH);
-        // Lane i keeps the value of unit i.
-        let (mut of_units, mut done) = (op.identity(), 0);
+        let mut values = [op.identity(); LOADS];
+        // Lane i keeps the value of unit i, or of four units that wait for each other.
+        let (mut of_units, mut done, mut kept) = (op.identity(), 0, 0);
         let most = if units.row == 0 { self.len } else { units.row };
         // SAFETY: as the caller promises.
         unsafe {
-            while done >> count == 0 && unit * of_unit < most {
+            loop {
                 intrinsics::no_unroll();
-                let first = unit * of_unit;
-                let mut values = [op.identity(); LOADS];
+                let mut first = (unit + done) * of_unit;
+                if done >> count > 0 || first >= most {
+                    if !units.wait || done % LOADS as u32 == 0 {
+                        break;
+                    }
+                    // The last units that wait: there are no others.
+                    first = self.len;
+                }
+                done += 1;
                 if units.row == 0 {
                     values = self.fold_leaves::<O, WIDTH>(op, first);
                 } else {
-                    let mut all = [[op.identity(); WIDTH]; LOADS];
-                    let mut down = first;
-                    while down < self.len {
-                        intrinsics::no_unroll();
-                        self.fold_rows::<O, WIDTH>(op, &mut all, down, units.row);
-                        down += (LOADS / leaves) as u32 * units.row;
-                    }
-                    unrolled::<LOADS>(|leaf| {
-                        if leaf < leaves {
-                            values[leaf] = of_thread::<O, P::Item, WIDTH>(op, all[leaf]);
+                    let of_unit = self.fold_down::<O, WIDTH>(op, first, units.row);
+                    if units.wait {
+                        rotate(&mut values);
+                        values[LOADS - 1] = of_unit[0];
+                        if done % LOADS as u32 != 0 {
+                            continue;
                         }
-                    });
+                    } else {
+                        values = of_unit;
+                    }
                 }
                 let value = fold_leaves_of_warp::<O, P::Item>(op, values);
                 let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
-                if lane == done {
+                if lane == kept {
                     of_units = value;
                 }
-                done += 1;
-                unit += 1;
+                kept += 1;
             }
-            fold_lanes::<O, P::Item>(op, of_units, count)
+            let waiting = if units.wait { LOADS.trailing_zeros() } else { 0 };
+            fold_lanes::<O, P::Item>(op, of_units, count.saturating_sub(waiting))
         }
+    }
+
+    /// Returns the value of each of the lane's leaves of a unit, one or two, in all rows of the plan, from item `first` on. The other
+    /// values are the identity.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn fold_down<O: Op<P::Item>, const WIDTH: usize>(
+        &self,
+        op: &O,
+        first: u32,
+        row: u32,
+    ) -> [O::Accumulator; LOADS] {
+        let leaves = leaves_of_rows::<O, P::Item>(WIDTH);
+        let mut all = [[op.identity(); WIDTH]; LOADS];
+        let mut down = first;
+        // SAFETY: as the caller promises.
+        unsafe {
+            while down < self.len {
+                intrinsics::no_unroll();
+                self.fold_rows::<O, WIDTH>(op, &mut all, down, row);
+                down += (LOADS / leaves) as u32 * row;
+            }
+        }
+        let mut values = [op.identity(); LOADS];
+        unrolled::<LOADS>(|leaf| {
+            if leaf < leaves {
+                values[leaf] = of_thread::<O, P::Item, WIDTH>(op, all[leaf]);
+            }
+        });
+        values
     }
 
     /// Folds four loads into the accumulators of one or two leaves of neighbouring rows of the plan, from
@@ -304,7 +347,15 @@ impl<P: Input> Part<P> {
             first + (load / leaves) as u32 * row + leaf * WIDTH as u32
         };
         let left_of = |load: usize| if is_there(load) { self.len.saturating_sub(item_of(load)) } else { 0 };
-        let leaf_of = |load: usize| self.leaf::<WIDTH>(item_of(load));
+        let is_single = leaves == 1;
+        // A leaf that is not there is the first one, which is whole, where all lanes load whole leaves.
+        let leaf_of = |load: usize| {
+            if !is_single {
+                self.leaf::<WIDTH>(item_of(load))
+            } else {
+                self.at.offset(if left_of(load) > 0 { item_of(load) as usize } else { 0 })
+            }
+        };
         let index_of = |load: usize| self.index + u64::from(item_of(load));
         let last = (LOADS / leaves - 1) as u32 * row + (leaves * WIDTH) as u32 * warp::WARP_SIZE;
         // SAFETY: as the caller promises.
@@ -312,7 +363,6 @@ impl<P: Input> Part<P> {
             // Small accumulators take few instructions an item, so that those which compute addresses count:
             // whole steps need no limit for them. With one leaf, a lane loads from four rows of the plan, and
             // chunks of two rows have no such step.
-            let is_single = leaves == 1;
             let is_whole = if is_single && !self.is_aligned && !is_apart::<O, P::Item>() {
                 let mut are_whole = true;
                 unrolled::<LOADS>(|load| are_whole &= left_of(load) == 0 || left_of(load) >= WIDTH as u32);

@@ -20,12 +20,6 @@ const LEAST_WARPS: u64 = 32;
 /// Positions that are worth a warp if short segments are listed.
 const LEAST_SHARE: u64 = 64;
 
-/// Short segments are listed if each warp has more segments than this, and segments have fewer leaves on average than
-/// [`larger_on_average`]. If their number is on the device, they are listed if there may be more than one for each warp: 2^22 `f32` in
-/// runs of 1,000 take 23.9 µs with lists on an H200 and 18.1 without, in runs of 5,000 26.7 and 19.8; 2^16 in runs of 8, two for a
-/// warp, 9.9 and 14.2.
-const FEW: u64 = 2;
-
 /// Returns how many leaves segments must have on average for the host to list no short ones. A kernel that takes segments from lists
 /// has 64 registers a thread, and spills when it folds sums of narrow floats: 2^28 bytes of `f16` in segments of 600 take 290 µs
 /// with lists on an H200 and 156 without, in segments of 300 179 and 365.
@@ -202,8 +196,8 @@ impl Needs {
         })
     }
 
-    /// How rows of 9 to 32 lines are cut up for the kernel of [`spans`], where each row has a block. Each line of such a row is a
-    /// chunk; if each chunk had a block, one of these blocks would wait for the others. Returns none if another kernel is faster.
+    /// How rows of 9 to 64 lines are cut up for the kernel of [`spans`], where each row has a block. A chunk of such a row has one line or
+    /// two; if each chunk had a block, one of these blocks would wait for the others. Returns none if another kernel is faster.
     /// Measured on an H200, µs, in part before [teams](grid_of_spans):
     ///
     /// | rows | chunks by blocks | rows by blocks | parts by warps |
@@ -223,23 +217,33 @@ impl Needs {
     /// | of 300 of 16,384 | 19.7 | 11.8 | 12.2 |
     /// | of 300 of 30,000 | 28.0 | 19.5 | 17.1 |
     /// | of 1,000 of 16,384 | 42.4 | 28.9 | 24.0 |
+    /// | of 60 of 20,000 | 7.5 | 6.6 | |
+    /// | of 100 of 30,000 | 17.7 | 9.5 | |
+    /// | of 200 of 20,000 | | 8.9 | 9.8 |
+    /// | of 150 of 33,001 | 15.4 | 16.9 | |
+    /// | of 500 of 60,001 | 58.5 | 50.9 | |
+    /// | of 1,300 of 51,593 | 124 | 94 | |
+    /// | of 1,000 of 65,536 | | 84 | 113 |
     fn of_single_spans(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> Option<Self> {
         let Rows { count, length, is_aligned } = rows;
         let row = u64::from(block) * types.width as u64;
         let lines = length.div_ceil(row);
         if block < 128
-            || !(SINGLE_ROWS + 1..=MOST_SINGLE).contains(&lines)
+            || !(SINGLE_ROWS + 1..=2 * MOST_SINGLE).contains(&lines)
             || !spans::has_spans(types.folds_several, types.is_exact, types.words, types.bytes)
         {
             return None;
         }
-        let are_few = count <= 12 * u64::from(gpu.multiprocessors);
+        let multiprocessors = u64::from(gpu.multiprocessors);
         let are_faster = match types.words {
-            ..=2 if are_few => true,
+            3.. if lines <= 16 => count < 3 * multiprocessors,
+            3.. if lines <= MOST_SINGLE => count < 2 * multiprocessors,
+            3.. => count >= 2 * multiprocessors && types.bytes == 4,
+            _ if lines > MOST_SINGLE => false,
+            _ if count <= 12 * multiprocessors => true,
             // All loads of these are whole.
             1 => is_aligned && length == lines * row && lines.is_multiple_of(lines::LOADS as u64),
-            2 => false,
-            _ => count < 3 * u64::from(gpu.multiprocessors) && lines <= 16,
+            _ => false,
         };
         if count < LEAST_SINGLE_SPANS || !are_faster {
             return None;
@@ -328,8 +332,13 @@ impl Needs {
         // A shorter line has the same bits, and fewer threads without items.
         let block = if are_lines { least_block(length, types.width) } else { block };
         let row = u64::from(block) * width;
-        let has_blocks =
-            count <= FEW_ROWS && length > 32 * width && length <= 2 * row && types.words <= LARGE;
+        // Warps would load unaligned narrow items by words.
+        let few = if types.is_exact && types.bytes < 4 && !is_aligned {
+            u64::from(gpu.multiprocessors * MOST_RESIDENT / block)
+        } else {
+            FEW_ROWS
+        };
+        let has_blocks = count <= few && length > 32 * width && length <= 2 * row && types.words <= LARGE;
         if !has_blocks && are_whole && !are_lines {
             return None;
         }
@@ -405,7 +414,7 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
         (true, ..=2) => plan.chunks > 1 || lines < if types.bytes < 8 { 3 } else { 2 },
         (true, _) => true,
         (false, _) => {
-            (lines_of_chunk(&plan) == 1 || lines == 3)
+            (lines_of_chunk(&plan) == 1 || is_faster_whole(types, rows, &plan))
                 && !are_uneven(gpu, types, rows, block, &plan)
                 && !are_faster_in_parts(types, rows, &plan)
         }
@@ -430,6 +439,11 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
 /// | `var` of 1,500 of 32,768 `f16` | 76 | 50 |
 /// | `logsumexp` of 300 of 10,485 `f32` | 22 | 19 |
 /// | `logsumexp` of 1,500 of 30,000 `f32` | 223 | 129 |
+/// | `var` of 1,300 of 51,592 `f32` | 150 | 118 |
+/// | `var` of 600 of 65,536 `f32` | 89 | 73 |
+/// | `var` of 958 of 70,000 `f32` | 123 | 102 |
+/// | `var` of 958 of 70,000 `f16` | 123 | 85 |
+/// | `var` of 671 of 100,000 `f32` | 81 | 94 |
 ///
 /// Blocks are faster if rows are fewer than multiprocessors: `argmax` of 13 rows of 20,001 `f32` takes 4.4 µs by blocks, 5.7 by
 /// warps.
@@ -454,8 +468,45 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
         (false, 3 | 4) if plan.chunks > 1 && lines == 1 => {
             types.folds_several || count >= 2 * u64::from(gpu.multiprocessors)
         }
+        (false, 3 | 4)
+            if plan.chunks > 1 && (2..=LOW_PARTS).contains(&lines) && is_aligned && types.bytes <= 4 =>
+        {
+            types.folds_several
+        }
         (false, _) => are_uneven(gpu, types, rows, block, &plan) || are_faster_in_parts(types, rows, &plan),
         _ => false,
+    }
+}
+
+/// Returns whether warps fold whole rows of one chunk, of several lines, faster than blocks fold them. Measured on an H200 with 2^28
+/// bytes of rows of `f32` and `f64`, 2^27 of `f16`, µs:
+///
+/// | rows | lines | chunks by blocks | whole rows by warps |
+/// | --- | --- | --- | --- |
+/// | `var` of 1,500 `f32` | 2 | 162 | 126 |
+/// | of 4,001 `f32` | 4 | 134 | 78 |
+/// | of 5,001 `f32` | 5 | 112 | 90 |
+/// | of 8,001 `f32` | 8 | 91 | 74 |
+/// | of 1,500 `f16` | 2 | 141 | 120 |
+/// | of 1,501 `f16` | 2 | 118 | 140 |
+/// | of 4,000 `f16` | 4 | 90 | 66 |
+/// | of 6,001 `f16` | 6 | 80 | 75 |
+/// | of 8,001 `f16` | 8 | 67 | 69 |
+/// | of 1,001 `f64` | 2 | 70 | 82 |
+/// | of 2,000 `f64` | 4 | 79 | 72 |
+/// | of 3,001 `f64` | 6 | 74 | 76 |
+/// | `nanmean` of 2,000 `f32` | 2 | 66 | 89 |
+/// | of 4,001 `f32` | 4 | 97 | 75 |
+/// | `logsumexp` of 1,500 `f32` | 2 | 286 | 244 |
+/// | of 4,001 `f32` | 4 | 135 | 181 |
+fn is_faster_whole(types: &Types, Rows { length, is_aligned, .. }: Rows, plan: &Plan) -> bool {
+    match length.div_ceil(plan.row) {
+        3 => true,
+        lines if plan.chunks > 1 || types.words > 4 || !types.folds_several && lines > 2 => false,
+        2 => types.words == 4 && (types.bytes == 4 || types.bytes < 4 && is_aligned),
+        4 | 5 => true,
+        6 => types.bytes < 8,
+        _ => types.bytes == 4,
     }
 }
 
@@ -481,18 +532,16 @@ fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32, plan: &Plan) -> 
 /// | `var` of 70,001 `f32` | | 116 | 148 |
 /// | `nanmean` of 20,001 `f32` | 99 | 80 | 105 |
 /// | `var` of 20,001 `f16` | 158 | 164 | 275 |
-/// | `var` of 70,001 `f16` | 253 | 223 | 250 |
+/// | `var` of 51,593 `f32` | | 129 | 123 |
+/// | `var` of 70,001 `f16` (2^27 bytes) | | 118 | 116 |
 fn are_faster_in_parts(types: &Types, rows: Rows, plan: &Plan) -> bool {
     let lines = lines_of_chunk(plan);
     !rows.is_aligned
         && types.folds_several
         && plan.chunks > 1
         && matches!(types.words, 3 | 4)
-        && match types.bytes {
-            4 => lines <= lines::LOADS as u64,
-            ..4 => lines == 2 || lines == 3,
-            _ => false,
-        }
+        && types.bytes == 4
+        && matches!(lines, 1 | 3 | 4)
 }
 
 /// Returns the lines of a plan's first chunk.
@@ -611,7 +660,8 @@ const FEW_BLOCKS: u64 = 4096;
 const LOADS_OF_BLOCK: u64 = 2048;
 
 /// The most rows of up to two lines that have a block each (H100, 100 rows of 655 `f32`: 2.18 µs if a block
-/// has four, 1.78 if each has a block).
+/// has four, 1.78 if each has a block). Unaligned narrow items whose order does not matter have as many as the GPU holds (H200, sums
+/// of 734 rows of 701 `u8`: 2.69 µs by warps, 1.97 by blocks; of 600 of 900 `i16` 2.32 and 2.12; of 1,000 of 555 `i16` 2.28 and 2.39).
 const FEW_ROWS: u64 = 512;
 
 /// The most blocks of a launch.
@@ -806,6 +856,18 @@ fn ways(is_aligned: bool, is_short: bool) -> u64 {
     bit(is_aligned, Cut::ALIGNED) | bit(is_short, Cut::SHORT)
 }
 
+/// The most lines of chunks that are [low](Cut::LOW), of whole rows and of rows whose parts warps fold. `var` of `f32` on an H200, µs
+/// without the bit and with it: whole rows of 2,049 128 and 106, of 3,001 104 and 88, of 4,400 81 and 77, of 8,001 77 and 74; rows
+/// of 51,592 (chunks of two lines) 150 and 118, of 70,000 (three) 123 and 102, of 100,001 (four, where registers spill) 96 and 99.
+const LOW_WHOLE: u64 = SINGLE_ROWS;
+const LOW_PARTS: u64 = 3;
+
+/// Returns [`Cut::LOW`] if the chunks of rows have two to `most` lines.
+fn low(types: &Types, length: u64, block: u32, most: u64) -> u64 {
+    let lines = lines_of_chunk(&types.plan_on_a_device(length, block));
+    if !types.is_exact && (2..=most).contains(&lines) { Cut::LOW } else { 0 }
+}
+
 /// Positions of a warp that finds runs by heads: at least this number, or a multiple. These are as many words of heads as it takes at
 /// a time if each item is a run: sums of 2^26 `f32` by runs of one key take 401 µs on an H200 if a warp has 7,968 positions, 390 with
 /// 8,192 (another H200).
@@ -827,7 +889,8 @@ fn cut_for(
     if let Some(Rows { length, is_aligned, .. }) = rows.filter(|_| are_whole) {
         // As many rows as a warp folds at a time, or a multiple.
         let mut at_once = short_rows::at_once(length.max(1), width);
-        let of_load = short_rows::of_load(length.max(1), width);
+        let of_lane = short_rows::of_lane(length, width, types.is_exact && !is_aligned);
+        let of_load = short_rows::of_load(length.max(1), of_lane);
         if count <= of_load * warps {
             at_once = of_load;
         }
@@ -835,12 +898,16 @@ fn cut_for(
             at_once /= 2;
         }
         cut.share = count.div_ceil(warps).next_multiple_of(at_once) as u32;
-        let is_short = if short_rows::is_short(length, width, block) {
-            u64::from(cut.share) <= of_load
-        } else {
+        let is_short = if !short_rows::is_short(length, width, block) {
             !types.is_exact && has_line_chunks(types, length, block)
+        } else if u64::from(cut.share) <= of_load {
+            // The lanes of a row.
+            cut.parts = (32 / of_load).ilog2();
+            true
+        } else {
+            false
         };
-        cut.ways = ways(is_aligned, is_short);
+        cut.ways = ways(is_aligned, is_short) | low(types, length, block, LOW_WHOLE);
         return (cut, count.div_ceil(cut.share.into()), false);
     }
     if segments.has_heads() {
@@ -852,14 +919,16 @@ fn cut_for(
         cut.share = share as u32;
         return (cut, positions.div_ceil(share), true);
     }
-    let has_lists = match segments.length() {
-        Some(_) => false,
+    // Short segments are listed if there are more of them than warps. Sums of `f32` on an H200, µs without lists and with them: 4,404
+    // segments of 27 7.4 and 5.7, 8,000 of 10 8.5 and 4.9, 8,000 of 60 7.9 and 6.9; 2^22 items in runs of 1,000, whose number is on the
+    // device, 18.1 and 23.9, in runs of 5,000 19.8 and 26.7; 2^16 in runs of 8, two for a warp, 14.2 and 9.9.
+    let has_lists = segments.length().is_none()
+        && count > warps
         // The number may be less, and the average more.
-        None if segments.has_number() => count > warps,
-        None => average < larger_on_average(types) * width && count > FEW * warps,
-    };
+        && (segments.has_number() || average < larger_on_average(types) * width);
     if let Some(Rows { length, is_aligned, .. }) = rows {
-        cut.ways = ways(is_aligned, has_line_chunks(types, length, block));
+        cut.ways =
+            ways(is_aligned, has_line_chunks(types, length, block)) | low(types, length, block, LOW_PARTS);
     }
     let mut waves = 1;
     if has_lists {
