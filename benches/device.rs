@@ -361,7 +361,8 @@ impl Run<'_, '_> {
         let result = if places == 1 {
             self.results.place::<O::Output>()?
         } else {
-            of_segments = self.results.0.zeros::<O::Output>(places)?;
+            // Uploaded, for the reason given at `fill`.
+            of_segments = self.results.0.upload(&vec![O::Output::zeroed(); places])?;
             &mut of_segments
         };
         let none = O::Output::zeroed();
