@@ -1,8 +1,8 @@
 //! Many reductions at once: each segment and row has the bits of reducing its slice alone, on every device.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, MinMax, NanVar,
-    NormL2, Op, Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
+    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, MinMax, NanMean,
+    NanVar, NormL2, Op, Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
 };
 use support::{Sample, checks, devices, for_each_block, gpu, hash, is_of_part, is_taken, longest, samples};
 
@@ -237,14 +237,23 @@ fn check_many<O: Op<T, Output: Item> + Parameterless, T: Sample>(
         }
         let lengths = if device.is_emulator() { &lengths[..1] } else { lengths };
         for &len in lengths {
-            let host = samples(first + count_of(len) * len, T::any);
-            let alone = host[first..].rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
-            let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
-            let x = device.upload(&host).unwrap();
-            let case = format!("{} of rows of {len} {} from item {first} on, {device}", O::NAME, T::NAME);
-            compare(&case, x.slice(first..).unwrap().rows(len).unwrap().reduce::<O, 256>(), &alone);
+            check_rows::<O, T>(&device, [count_of(len), len], first);
         }
     }
+}
+
+/// Compares `count` rows of `len` items, the first of which begins at item `first` of an array, with their slices reduced alone.
+fn check_rows<O: Op<T, Output: Item> + Parameterless, T: Sample>(
+    device: &Device,
+    [count, len]: [usize; 2],
+    first: usize,
+) {
+    let host = samples(first + count * len, T::any);
+    let alone = host[first..].rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
+    let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
+    let x = device.upload(&host).unwrap();
+    let case = format!("{} of {count} rows of {len} {} from item {first} on, {device}", O::NAME, T::NAME);
+    compare(&case, x.slice(first..).unwrap().rows(len).unwrap().reduce::<O, 256>(), &alone);
 }
 
 /// So many rows that warps fold each of them whole if that is faster: of one row of the plan, of several, and of several
@@ -256,8 +265,11 @@ fn many_long_rows() {
     }
     check::<Sum, f32>(&[515, 516, 777, 1024, 3_001, 9_000, 9_217, 16_384]);
     check::<Sum, f16>(&[2_051, 1_027, 1_032, 1_500, 2_048, 4_000, 5_001, 6_000, 8_190, 17_000, 33_000]);
-    check::<Var, f32>(&[999, 515, 1_024, 2_500, 3_071, 9_001, 11_000]);
-    check::<Var, f16>(&[1_033, 1_600, 2_048, 5_000, 5_003]);
+    check::<Var, f32>(&[999, 515, 1_024, 1_500, 2_500, 3_071, 4_001, 5_003, 8_000, 9_001, 11_000]);
+    check::<Var, f16>(&[1_033, 1_600, 2_048, 4_000, 5_000, 5_003, 6_001]);
+    check::<Var, f64>(&[515, 1_500, 2_000, 2_501]);
+    check::<NanMean, f32>(&[2_051, 4_001, 6_000, 8_190]);
+    check::<LogSumExp, f32>(&[514, 1_500, 3_001]);
     check::<Mean, f64>(&[300, 511, 512, 6_001]);
     check::<NormL2, f32>(&[1_477, 1_024, 3_000, 11_222]);
     check::<ArgMax, f32>(&[1_300, 515, 1_024, 2_048, 3_001, 4_096, 9_000, 50_001]);
@@ -279,8 +291,8 @@ fn rows_in_parts() {
     check::<ArgMin, f64>(&[4_609, 20_000, 20_001, 70_001]);
     check::<ArgMax, f16>(&[18_433, 70_001, 150_001]);
     check::<MinMax, f64>(&[4_610, 40_000, 150_001]);
-    check::<Var, f32>(&[9_221, 20_001, 70_001]);
-    check::<Var, f16>(&[70_001]);
+    check::<Var, f32>(&[9_221, 20_001, 40_001, 65_536, 70_000, 70_001]);
+    check::<Var, f16>(&[33_000, 40_001, 70_000, 70_001]);
     check::<Max, f16>(&[18_435, 70_001]);
     check::<MinMax, f16>(&[18_439, 70_001]);
     check::<Sum, u8>(&[36_867, 70_001, 150_001]);
@@ -288,8 +300,8 @@ fn rows_in_parts() {
     check_many::<Var, f16>(&[18_433, 20_001], |len| if len == 18_433 { 70 } else { 2_200 }, 0);
 }
 
-/// Rows of 9 to 32 lines, each of which is a chunk. Each of 66 rows has a block. Of 1,600 rows, only rows of whole lines have one each; the
-/// emulator runs 66 of these.
+/// Rows of 9 to 64 lines; a chunk has one line or two. Each of 66 rows of up to 32 lines has a block. Of 1,600 rows, only rows of whole
+/// lines have one each; the emulator runs 66 of these. Of more than 32 lines, variances of 300 rows have one each; the emulator runs 66.
 #[test]
 fn rows_of_a_block_each() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(lengths: &[usize]) {
@@ -300,9 +312,36 @@ fn rows_of_a_block_each() {
     check::<Sum, i32>(&[9_221, 16_384, 20_003]);
     check::<Max, f32>(&[9_218, 16_384, 25_001]);
     check::<NormL2, f32>(&[9_219, 16_384, 32_767]);
-    check::<Var, f32>(&[9_220, 10_485, 16_384]);
+    check::<Var, f32>(&[9_220, 10_485, 16_384, 20_000, 32_768]);
+    check_many::<Var, f32>(&[33_001, 40_000, 51_593, 65_536], |len| if len == 33_001 { 66 } else { 300 }, 0);
     check_many::<Sum, f32>(&[12_288, 16_384, 16_388], |len| if len == 12_288 { 66 } else { 1_600 }, 0);
     check_many::<Sum, f32>(&[10_240], |_| 66, 1);
+}
+
+/// So few short rows that a lane has one leaf of a row, or up to four items that lie apart: aligned and not.
+#[test]
+fn few_short_rows() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>() {
+        for device in devices() {
+            if device.is_emulator() && !is_of_part(O::NAME.len() + size_of::<T>()) {
+                continue;
+            }
+            for len in [1, 3, 4, 5, 16, 17, 31, 64, 65, 127, 128, 129, 300, 512] {
+                for (count, first) in [(1, 1), (7, 0), (90, 3), (600, 1)] {
+                    check_rows::<O, T>(&device, [count, len], first);
+                }
+            }
+        }
+    }
+    check::<Sum, u8>();
+    check::<Sum, i16>();
+    check::<SumSq, i32>();
+    check::<Sum, f16>();
+    check::<Sum, f32>();
+    check::<Max, f64>();
+    check::<ArgMax, f32>();
+    check::<ArgMin, u8>();
+    check::<Var, f32>();
 }
 
 /// So many short rows that blocks fold them, a row by each group of warps: aligned and not.
