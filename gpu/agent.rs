@@ -5,7 +5,7 @@
 //! - `Listed` is for the plain operators of the library's table, whose folds are compiled with the library.
 //! - `extremes` has SIMD on a CPU for extremes and their indices, and is for what reduces by index to words;
 //!   `chunks` folds a chunk on a CPU by cheaper operators, `several` is for tuples, `near` for `LogSumExp`,
-//!   `shared` for kernels of several operators, `twins` for those of two types, `spread` for variances, `terms` for
+//!   `shared` for kernels of several operators, `twins` for kernels of two types, `spread` for variances, `terms` for
 //!   sums of picked items and of products, and `exact` for exact sums.
 
 pub(crate) mod chunks;

@@ -416,7 +416,7 @@ macro_rules! with_inputs {
     };
 }
 
-/// The entry point of the kernel of `segments`, of `spans` or of `columns`, or those of `rows`, for an operator of one input
+/// The entry point of the kernel of `segments`, of `spans` or of `columns`, or the entry points of the kernels of `rows`, for an operator of one input
 /// or of two.
 #[doc(hidden)]
 #[macro_export]

@@ -12,12 +12,12 @@
 /// inputs have 1,024 threads a block with `each` and `large`, and 512 with `any`. Segments, rows and columns
 /// always have one kernel for every BLOCK.
 ///
-/// Two types of the same size share kernels (`op/twins.rs`): signed integers run those of the unsigned type, `bf16` those of
-/// `f16`. Not so
-/// - the kernels of columns and of spans, where the code that is left of the other type takes registers (columns of `i16` by
-///   `argmax` took 62 µs in place of 46);
-/// - floats that are `rows as wholes`, whose accumulators have other sizes;
-/// - all kernels of a row with `apart`: of `logsumexp`, because functions would be called for both types; of `minmax`, because
+/// Two types of the same size share kernels (`op/twins.rs`): signed integers run the kernels of the unsigned type, and `bf16`
+/// runs the kernels of `f16`. Each type has its own kernels
+/// - for columns and spans, where the code that is left of the other type takes registers (columns of `i16` by `argmax` took
+///   62 µs in place of 46);
+/// - for floats that are `rows as wholes`, whose accumulators have other sizes;
+/// - for all shapes of a row with `apart`: `logsumexp`, because functions would be called for both types; `minmax`, because
 ///   rows of `i8` took 58 µs in place of 49.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:

@@ -249,7 +249,7 @@ impl<P: Input> Part<P> {
         let lane = warp::lane_id();
         let of_unit = (WIDTH as u32) << units.leaves;
         let mut values = [op.identity(); LOADS];
-        // Lane i keeps the value of unit i, or of four units that wait for each other.
+        // Lane i keeps the i-th value: that of a unit or, if values wait, that of four units.
         let (mut of_units, mut done, mut kept) = (op.identity(), 0, 0);
         let most = if units.row == 0 { self.len } else { units.row };
         // SAFETY: as the caller promises.
@@ -261,7 +261,7 @@ impl<P: Input> Part<P> {
                     if !units.wait || done % LOADS as u32 == 0 {
                         break;
                     }
-                    // The last units that wait: there are no others.
+                    // Less than four values wait, and no unit is left: the missing values are those of no items.
                     first = self.len;
                 }
                 done += 1;
@@ -348,7 +348,8 @@ impl<P: Input> Part<P> {
         };
         let left_of = |load: usize| if is_there(load) { self.len.saturating_sub(item_of(load)) } else { 0 };
         let is_single = leaves == 1;
-        // A leaf that is not there is the first one, which is whole, where all lanes load whole leaves.
+        // A lane whose leaf is past the row's end loads the row's first leaf, which is whole. (If it loaded the last leaf as a whole one,
+        // it would read items past the row's end.)
         let leaf_of = |load: usize| {
             if !is_single {
                 self.leaf::<WIDTH>(item_of(load))

@@ -332,7 +332,7 @@ impl Needs {
         // A shorter line has the same bits, and fewer threads without items.
         let block = if are_lines { least_block(length, types.width) } else { block };
         let row = u64::from(block) * width;
-        // Warps would load unaligned narrow items by words.
+        // Warps load unaligned items of 1 or 2 bytes by words of 4 bytes. That takes longer than a block for each row.
         let few = if types.is_exact && types.bytes < 4 && !is_aligned {
             u64::from(gpu.multiprocessors * MOST_RESIDENT / block)
         } else {
@@ -845,11 +845,6 @@ fn resident_blocks(types: &Types, rows: Option<Rows>, block: u32) -> u32 {
     }
 }
 
-/// Returns whether chunks of rows have a line at most.
-fn has_line_chunks(types: &Types, length: u64, block: u32) -> bool {
-    lines_of_chunk(&types.plan_on_a_device(length, block)) <= 1
-}
-
 /// Returns what kernels of rows need not find out.
 fn ways(is_aligned: bool, is_short: bool) -> u64 {
     let bit = |is_so, bit| if is_so { bit } else { 0 };
@@ -862,9 +857,8 @@ fn ways(is_aligned: bool, is_short: bool) -> u64 {
 const LOW_WHOLE: u64 = SINGLE_ROWS;
 const LOW_PARTS: u64 = 3;
 
-/// Returns [`Cut::LOW`] if the chunks of rows have two to `most` lines.
-fn low(types: &Types, length: u64, block: u32, most: u64) -> u64 {
-    let lines = lines_of_chunk(&types.plan_on_a_device(length, block));
+/// Returns [`Cut::LOW`] if the chunks of rows have `lines` lines, which are two to `most`.
+fn low(types: &Types, lines: u64, most: u64) -> u64 {
     if !types.is_exact && (2..=most).contains(&lines) { Cut::LOW } else { 0 }
 }
 
@@ -891,6 +885,7 @@ fn cut_for(
         let mut at_once = short_rows::at_once(length.max(1), width);
         let of_lane = short_rows::of_lane(length, width, types.is_exact && !is_aligned);
         let of_load = short_rows::of_load(length.max(1), of_lane);
+        let lines = lines_of_chunk(&types.plan_on_a_device(length, block));
         if count <= of_load * warps {
             at_once = of_load;
         }
@@ -899,15 +894,15 @@ fn cut_for(
         }
         cut.share = count.div_ceil(warps).next_multiple_of(at_once) as u32;
         let is_short = if !short_rows::is_short(length, width, block) {
-            !types.is_exact && has_line_chunks(types, length, block)
+            !types.is_exact && lines <= 1
         } else if u64::from(cut.share) <= of_load {
-            // The lanes of a row.
+            // The lanes of a row, as a logarithm.
             cut.parts = (32 / of_load).ilog2();
             true
         } else {
             false
         };
-        cut.ways = ways(is_aligned, is_short) | low(types, length, block, LOW_WHOLE);
+        cut.ways = ways(is_aligned, is_short) | low(types, lines, LOW_WHOLE);
         return (cut, count.div_ceil(cut.share.into()), false);
     }
     if segments.has_heads() {
@@ -927,8 +922,8 @@ fn cut_for(
         // The number may be less, and the average more.
         && (segments.has_number() || average < larger_on_average(types) * width);
     if let Some(Rows { length, is_aligned, .. }) = rows {
-        cut.ways =
-            ways(is_aligned, has_line_chunks(types, length, block)) | low(types, length, block, LOW_PARTS);
+        let lines = lines_of_chunk(&types.plan_on_a_device(length, block));
+        cut.ways = ways(is_aligned, lines <= 1) | low(types, lines, LOW_PARTS);
     }
     let mut waves = 1;
     if has_lists {
