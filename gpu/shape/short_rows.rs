@@ -130,6 +130,88 @@ unsafe fn fold_once<O: Op<P::Item>, P: Input, const WIDTH: usize>(arguments: &Ar
     }
 }
 
+/// How a warp folds short rows, LOADS leaves a lane at a time: 2^`lanes` lanes have a row, and 2^`parts` leaves each of it.
+#[derive(Clone, Copy)]
+pub(super) struct Split {
+    lane: u32,
+    lanes: u32,
+    parts: u32,
+}
+
+impl Split {
+    /// Splits rows of 2^`levels` leaves at most, which are 128 at most, for lane `lane`.
+    #[inline(always)]
+    pub(super) fn of(levels: u32, lane: u32) -> Self {
+        let lanes = levels.min(5);
+        Self { lane, lanes, parts: levels - lanes }
+    }
+
+    /// Returns the lane's number among those that have its row.
+    #[inline(always)]
+    fn part(self) -> u32 {
+        self.lane & ((1 << self.lanes) - 1)
+    }
+
+    /// Returns the rows that a warp has one load of.
+    #[inline(always)]
+    fn of_load(self) -> u32 {
+        warp::WARP_SIZE >> self.lanes
+    }
+
+    /// Returns the rows that a warp folds at a time.
+    #[inline(always)]
+    pub(super) fn rows(self) -> u32 {
+        (self.of_load() * LOADS as u32) >> self.parts
+    }
+
+    /// Returns which of the rows that a warp has one load of is the lane's first.
+    #[inline(always)]
+    pub(super) fn group(self) -> u32 {
+        self.lane >> self.lanes
+    }
+
+    /// Returns how many rows later the row of a load of the lane is.
+    #[inline(always)]
+    pub(super) fn row_of(self, load: usize) -> u32 {
+        (load as u32 >> self.parts) * self.of_load()
+    }
+
+    /// Returns the number of a lane's leaf in its row.
+    #[inline(always)]
+    pub(super) fn leaf_of(self, load: usize) -> u32 {
+        self.part() + (load as u32 & ((1 << self.parts) - 1)) * warp::WARP_SIZE
+    }
+
+    /// Folds the values of the leaves of each row, which has four lanes at least. For each row one lane calls `deliver` with a load that it
+    /// has of the row, the row's operator and its value; also for rows that are not there.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub(super) unsafe fn settle<O: Op<I>, I: Copy + 'static>(
+        self,
+        ops: [O; LOADS],
+        values: [O::Accumulator; LOADS],
+        deliver: impl FnOnce(usize, &O, O::Accumulator),
+    ) {
+        // SAFETY: as the caller promises.
+        let (op, mut value) = unsafe { fold_slots::<O, I>(ops, values, self.lanes) };
+        // Lane i has a leaf group of load i modulo 4.
+        for stride in [1, 2] {
+            if stride >> self.parts == 0 {
+                // SAFETY: as the caller promises.
+                let (above, _) = unsafe { warp::warp_shuffle_down(warp::ALL, value, stride, 32) };
+                value = op.combine(value, above);
+            }
+        }
+        let load = self.lane & 3;
+        if self.part() < 4 && load & ((1 << self.parts) - 1) == 0 {
+            deliver(load as usize, &op, value);
+        }
+    }
+}
+
 /// Reduces the rows `first..end`, which are [short](is_short). A row gets as many lanes as it has leaves,
 /// rounded up to a power of two; or all lanes, with two or four leaves each. As many rows are folded at a
 /// time as LOADS loads a lane suffice for.
@@ -150,19 +232,15 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     let (lane, len) = (intrinsics::opaque(warp::lane_id()), intrinsics::opaque(segments.size as u32));
     let leaves = len.div_ceil(WIDTH as u32);
     let levels = if leaves > 1 { 32 - (leaves - 1).leading_zeros() } else { 0 };
-    // Lanes of a row, and leaves of a lane, as logarithms.
-    let lanes = levels.min(5);
-    let parts = levels - lanes;
-    let item = (lane & ((1 << lanes) - 1)) * WIDTH as u32;
-    // Rows of one load of all lanes, and of all LOADS loads.
-    let next = 32 >> lanes;
-    let most = (next * LOADS as u32) >> parts;
+    let split = Split::of(levels, lane);
+    let (lanes, most) = (split.lanes, split.rows());
+    let item = split.part() * WIDTH as u32;
     // Rows with the bytes that loads by words may read after a row.
     let margin = (WIDTH as u32 + 4).div_ceil(len.max(1));
-    let row_of = |load: usize| (load as u32 >> parts) * next;
-    let item_of = |load: usize| item + (load as u32 & ((1 << parts) - 1)) * warp::WARP_SIZE * WIDTH as u32;
+    let row_of = |load: usize| split.row_of(load);
+    let item_of = |load: usize| split.leaf_of(load) * WIDTH as u32;
     // The first row of the lane, if it has one.
-    let group = lane >> lanes;
+    let group = split.group();
     let mut at = input.offset(((first + u64::from(group)) * segments.size) as usize);
     let all = end.saturating_sub(first) as u32;
     let mut done = 0;
@@ -221,21 +299,12 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     rest += 1 << lanes;
                 }
             }
-            let row_of_load = |load: u32| row + u64::from(group + (load >> parts) * next);
             if lanes >= 2 {
-                let (op, mut value) = fold_slots::<O, P::Item>(ops, values, lanes);
-                // Lane i has a leaf group of load i modulo 4.
-                for stride in [1, 2] {
-                    if stride >> parts == 0 {
-                        let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
-                        value = op.combine(value, above);
+                split.settle::<O, P::Item>(ops, values, |load, op, value| {
+                    if row_of(load) < rows {
+                        arguments.deliver(op, row + u64::from(group + row_of(load)), value, len.into());
                     }
-                }
-                let load = lane & 3;
-                if item < 4 * WIDTH as u32 && load & ((1 << parts) - 1) == 0 && (load >> parts) * next < rows
-                {
-                    arguments.deliver(&op, row_of_load(load), value, len.into());
-                }
+                });
             } else {
                 let mut stride = 1;
                 let lanes = intrinsics::opaque(lanes);
@@ -250,7 +319,8 @@ unsafe fn fold_short<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                 if item == 0 {
                     unrolled::<LOADS>(|load| {
                         if row_of(load) < rows {
-                            arguments.deliver(&ops[load], row_of_load(load as u32), values[load], len.into());
+                            let row = row + u64::from(group + row_of(load));
+                            arguments.deliver(&ops[load], row, values[load], len.into());
                         }
                     });
                 }
