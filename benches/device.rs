@@ -19,8 +19,9 @@
 //!
 //! Only the launches are timed: a CUDA graph of back-to-back reductions, captured from `Reduce::reduce_into`.
 //! Inputs rotate over buffers that together exceed four times the L2 cache; an input under 16 MiB has one
-//! buffer, which stays in L2. Each time is the median of 15 replays after 3 to warm up. `examples/speed.rs`
-//! makes a table and a chart of the output of this and other programs.
+//! buffer, which stays in L2. Each time is the median of 15 replays after 3 to warm up. `first_ms` is the host's time of the
+//! first call, in which the driver compiles the kernel, unless a case before has used it or the driver's cache has it
+//! (`CUDA_CACHE_DISABLE=1`). `examples/speed.rs` makes a table and a chart of the output of this and other programs.
 
 #[path = "common/kinds.rs"]
 mod kinds;
@@ -42,6 +43,7 @@ use std::collections::hash_map::Entry;
 use std::error::Error;
 use std::path::PathBuf;
 use std::ptr::null_mut;
+use std::time::Instant;
 
 const ROTATE_BYTES: usize = 512 << 20;
 const HOT_BYTES: usize = 16 << 20;
@@ -280,7 +282,7 @@ impl Case<'_> {
     fn items(&self) -> usize {
         macro_rules! is_pair {
             ({} $($(#[$doc:meta])* $name:ident: $op:ident $($how:ident)+;)*) => {
-                matches!(self.op, $(stringify!($name))|*)
+                matches!(self.kernel(), $(stringify!($name))|*)
             };
         }
         if for_each_pair_operator! { is_pair! {} } { self.n.next_multiple_of(64) + self.n } else { self.n }
@@ -404,12 +406,15 @@ impl Run<'_, '_> {
             Ok::<_, Box<dyn Error>>(())
         };
         // Loads the kernel, which is not possible during a capture.
+        let start = Instant::now();
         enqueue(0)?;
+        self.stream.synchronize()?;
+        let first_ms = start.elapsed().as_secs_f64() * 1e3;
         let us = median_us(raw, calls, enqueue)?;
         let gbps = (items * size_of::<T>()) as f64 / us / 1e3;
         let kind = if self.case.data == "uniform" { String::new() } else { format!("_{}", self.case.data) };
         println!(
-            r#"{{"impl":"gpu_reduce","op":"{name}{kind}","dtype":"{}","n":{n},"segment":{},"us":{us:.3},"gbps":{gbps:.1},"block":{block}}}"#,
+            r#"{{"impl":"gpu_reduce","op":"{name}{kind}","dtype":"{}","n":{n},"segment":{},"us":{us:.3},"gbps":{gbps:.1},"block":{block},"first_ms":{first_ms:.3}}}"#,
             T::NAME,
             self.case.segment.unwrap_or(0)
         );
