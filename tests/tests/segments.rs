@@ -267,15 +267,17 @@ fn many_long_rows() {
         check_many::<O, T>(lengths, |_| 2200, 0);
     }
     check::<Sum, f32>(&[515, 516, 777, 1024, 3_001, 9_000, 9_217, 16_384]);
-    check::<Sum, f16>(&[2_051, 1_027, 1_032, 1_500, 2_048, 4_000, 5_001, 6_000, 8_190, 17_000, 33_000]);
+    check::<Sum, f16>(&[
+        1_031, 2_051, 1_027, 1_032, 1_500, 2_048, 4_000, 5_001, 6_000, 8_190, 17_000, 33_000,
+    ]);
     check::<Var, f32>(&[998, 515, 1_024, 1_500, 2_500, 3_071, 4_001, 5_003, 8_000, 9_001, 11_000]);
     check::<Var, f16>(&[1_034, 1_600, 2_048, 4_000, 5_000, 5_003, 6_001]);
-    check::<Var, f64>(&[513, 1_500, 2_000, 2_501]);
-    check::<NanMean, f32>(&[2_053, 4_001, 6_000, 8_190]);
+    check::<Var, f64>(&[261, 515, 1_500, 2_000, 2_501]);
+    check::<NanMean, f32>(&[1_027, 2_051, 4_001, 6_000, 8_190]);
     check::<LogSumExp, f32>(&[514, 1_500, 3_001]);
     check::<Mean, f64>(&[301, 511, 512, 6_001]);
-    check::<NormL2, f32>(&[1_029, 1_024, 3_000, 11_222]);
-    check::<ArgMax, f32>(&[1_304, 515, 1_024, 2_048, 3_001, 4_096, 9_000, 50_001]);
+    check::<NormL2, f32>(&[519, 1_477, 1_024, 3_000, 11_222]);
+    check::<ArgMax, f32>(&[1_028, 1_300, 515, 1_024, 2_048, 3_001, 4_096, 9_000, 50_001]);
     check::<Max, f16>(&[1_029, 1_504, 4_000, 4_096, 10_000, 10_001]);
     check::<Max, f32>(&[1_029, 1_024, 3_001, 9_001]);
     check::<Sum, i32>(&[1_024, 1_477, 3_001, 4_096, 9_217]);
@@ -449,7 +451,10 @@ fn many_short_segments_by_large_accumulators() {
 /// lines among them; aligned segments of about 20 lines; segments of about 80 lines, which several blocks share.
 #[test]
 fn segments_of_many_lines() {
-    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(part: usize) {
+        if gpu().is_none() && !is_of_part(part) {
+            return;
+        }
         const BLOCK: u32 = 32;
         let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row;
         let lengths = |kind: usize, index: u64| match (kind, index % 7) {
@@ -468,11 +473,11 @@ fn segments_of_many_lines() {
             check_between::<O, T, BLOCK>(&case, &offsets, 40 * row * kind as u64);
         }
     }
-    check::<Sum, f32>();
-    check::<Sum, i64>();
-    check::<NormL2, f32>();
-    check::<Max, f64>();
-    check::<Var, f32>();
+    check::<Sum, f32>(5);
+    check::<Sum, i64>(1);
+    check::<NormL2, f32>(3);
+    check::<Max, f64>(4);
+    check::<Var, f32>(0);
 }
 
 /// 360 segments of 33 to 64 lines. A segment of this length has chunks of two lines. Because the segments are so many, a block folds a
