@@ -3,8 +3,8 @@
 //! A kernel of [`Twins<A, B, J>`] reduces items of type `I` by `A`, or items of type `J`, which have as many bytes, by `B`,
 //! which is the same operator. A parameter of the launch, `member`, says which of the two types the items have. The kernel computes
 //! the values for both types, and chooses one. The host writes the parameter into the PTX as a constant, so that the driver
-//! leaves out what computes the other value: the machine code is nearly that of a kernel for one type. With a branch in place of the
-//! choice, the machine code had twice the instructions.
+//! leaves out the code for the other type. The kernel then has nearly as few instructions as a kernel for one type. With a branch in
+//! place of the choice, it had twice as many.
 
 use crate::agent::twins::ByTwin;
 use crate::agent::{self, Agent};

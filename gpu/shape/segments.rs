@@ -651,9 +651,9 @@ const fn of_lane<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
     }
 }
 
-/// Returns whether a lane has leaves of several segments in flight, if these have more than two leaves: a thread has registers for the
-/// accumulators of one leaf, and for the values of [`LOADS`]. Variances of segments of 17 `f32` take 249 µs on an H200 so, and took 447
-/// with a leaf a lane; of 153, which were too long for a leaf a lane, 181 and 468.
+/// Returns whether a lane has leaves of several segments in flight, if the segments have more than two leaves: a thread has registers for
+/// the accumulators of one leaf, and for the values of [`LOADS`] leaves. Variances of segments of `f32` on an H200, µs with a leaf a lane and
+/// so: 17 items 447 and 249; 153 items, which are too many for a leaf a lane, so that a warp had a segment, 468 and 181.
 const fn are_apart<O: Op<I>, I: Copy + 'static>() -> bool {
     !O::EXACT && size_of::<O::Accumulator>() > 8 && size_of::<O::Accumulator>() <= 16
 }

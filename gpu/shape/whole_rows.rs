@@ -249,7 +249,7 @@ impl<P: Input> Part<P> {
         let lane = warp::lane_id();
         let of_unit = (WIDTH as u32) << units.leaves;
         let mut values = [op.identity(); LOADS];
-        // Lane i keeps the i-th value: that of a unit or, if values wait, that of four units.
+        // Lane i keeps the value of the i-th unit or, if values wait, the value of the i-th four units.
         let (mut of_units, mut done, mut kept) = (op.identity(), 0, 0);
         let most = if units.row == 0 { self.len } else { units.row };
         // SAFETY: as the caller promises.
@@ -261,7 +261,7 @@ impl<P: Input> Part<P> {
                     if !units.wait || done % LOADS as u32 == 0 {
                         break;
                     }
-                    // Less than four values wait, and no unit is left: the missing values are those of no items.
+                    // Fewer than four values wait, and no unit is left. From here on there are no items, so that identities follow them.
                     first = self.len;
                 }
                 done += 1;

@@ -22,8 +22,9 @@ const LEAST_SHARE: u64 = 64;
 
 /// Returns how many leaves segments must have on average for the host to list no short ones. A kernel that takes segments from lists
 /// has 64 registers a thread, and spills when it folds sums of narrow floats: 2^28 bytes of `f16` in segments of 600 take 290 µs
-/// with lists on an H200 and 156 without, in segments of 300 179 and 365. If a lane has leaves of several segments in flight, segments of up
-/// to 128 leaves are short: variances of segments of 450 `f32` take 122 µs with lists, 149 without.
+/// with lists on an H200 and 156 without, in segments of 300 179 and 365. If accumulators
+/// have 3 or 4 words, a lane has leaves of several segments in flight, and segments of up to 128 leaves are short: variances of segments of
+/// 450 `f32` take 122 µs with lists, 149 without.
 const fn larger_on_average(types: &Types) -> u64 {
     match (types.is_exact, types.words) {
         (false, 1) if types.bytes < 4 => 64,
@@ -693,7 +694,8 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u
         (true, false, 2) => 1536,
         (true, false, 3 | 4) if bytes >= 8 => 1280,
         (true, false, 3 | 4) if bytes == 4 && !is_aligned => 768,
-        // With 64 registers they spill: variances of rows of 54,379 `f16` 283 µs, 229 with 80; of 107,907 (chunks of four lines) 215 and 219.
+        // With 64 registers the kernel spills. Variances of rows of `f16`, µs with 64 and with 80: rows of 54,379 283 and 229, of 107,907,
+        // whose chunks have four lines, 215 and 219.
         (true, false, 3 | 4) if bytes == 2 && !is_aligned && lines <= 2 => 768,
         (true, false, 7..) if bytes != 2 => 768,
         // A block folds one chunk. Unaligned items are loaded one by one.

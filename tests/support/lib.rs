@@ -57,6 +57,11 @@ pub fn is_of_part(case: usize) -> bool {
         ][case % 6]
 }
 
+/// As [`is_of_part`], for cases that take the emulator long: with a GPU, a test takes them all.
+pub fn has_turn(case: usize) -> bool {
+    gpu().is_some() || is_of_part(case)
+}
+
 /// Whether `GPU_REDUCE_TEST_ALL` is set.
 pub fn takes_all() -> bool {
     std::env::var_os("GPU_REDUCE_TEST_ALL").is_some()

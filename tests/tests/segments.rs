@@ -4,7 +4,9 @@ use gpu_reduce::{
     ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, MinMax, NanMean,
     NanVar, NormL2, Op, Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
 };
-use support::{Sample, checks, devices, for_each_block, gpu, hash, is_of_part, is_taken, longest, samples};
+use support::{
+    Sample, checks, devices, for_each_block, has_turn, hash, is_of_part, is_taken, longest, samples,
+};
 
 /// Lengths around the boundaries between ways of folding: items, leaves, what a warp folds at a time, rows,
 /// and chunks.
@@ -113,7 +115,7 @@ checks! {
 
 /// Values whose exponentials exceed `f64`, alternately below and above the first value of their segment.
 fn check_far_apart<T: Sample>(from: impl Fn(f64) -> T) {
-    if gpu().is_none() && !is_of_part(size_of::<T>() / 2) {
+    if !has_turn(size_of::<T>() / 2) {
         return;
     }
     const VALUES: [f64; 12] =
@@ -406,14 +408,14 @@ fn check_between<O: Op<T, Output: Item> + Parameterless, T: Sample, const BLOCK:
 }
 
 /// More segments than a GPU has warps, so that short ones are listed, by operators of which a lane has leaves of several segments in
-/// flight. They have up to 129 leaves; with BLOCK 32, those of more than 32 are not short.
+/// flight. The segments have up to 131 leaves. With BLOCK 32, segments of more than 32 leaves are not short.
 #[test]
 fn many_short_segments_by_large_accumulators() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample, const BLOCK: u32>()
     where
         Threads<BLOCK>: Block,
     {
-        if gpu().is_none() && !is_of_part(O::NAME.len() + size_of::<T>() + BLOCK as usize / 32) {
+        if !has_turn(O::NAME.len() + size_of::<T>() + BLOCK as usize / 32) {
             return;
         }
         let width = width::<O, T>(size_of::<T>()) as u64;
@@ -452,7 +454,7 @@ fn many_short_segments_by_large_accumulators() {
 #[test]
 fn segments_of_many_lines() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(part: usize) {
-        if gpu().is_none() && !is_of_part(part) {
+        if !has_turn(part) {
             return;
         }
         const BLOCK: u32 = 32;
@@ -485,7 +487,7 @@ fn segments_of_many_lines() {
 #[test]
 fn a_block_for_chunks_of_two_lines() {
     const BLOCK: u32 = 32;
-    if gpu().is_none() && !is_of_part(1) {
+    if !has_turn(1) {
         return;
     }
     let line = Plan::new(1, width::<Sum, f32>(4), BLOCK).row;
@@ -502,7 +504,7 @@ fn a_block_for_chunks_of_two_lines() {
 #[test]
 fn a_thousand_segments() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(part: usize) {
-        if gpu().is_none() && !is_of_part(part) {
+        if !has_turn(part) {
             return;
         }
         const BLOCK: u32 = 256;
@@ -571,7 +573,7 @@ fn segments_without_items() {
 #[test]
 fn few_segments_of_many_kinds() {
     let host = samples(longest(90_000), f32::any);
-    for seed in (0..40u64).filter(|&seed| gpu().is_some() || is_of_part(seed as usize)) {
+    for seed in (0..40u64).filter(|&seed| has_turn(seed as usize)) {
         let len = host.len() as u64 / [1, 4, 50][seed as usize % 3];
         let count = [1, 7, 60, 500, 2_500][seed as usize % 5];
         let place = |index: u64| {
