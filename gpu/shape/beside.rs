@@ -6,7 +6,7 @@
 use super::columns::loads;
 use crate::agent::{Agent, folds_by_loads};
 use crate::exchange::slot;
-use crate::input::Input;
+use crate::input::{Input, leaves_of_items};
 use crate::kernels::Parameters;
 use crate::op::Op;
 use crate::tree::unrolled;
@@ -49,6 +49,8 @@ pub struct Words<P, const V: usize>(pub P);
 
 impl<P: Input, const V: usize> Input for Words<P, V> {
     type Item = [P::Item; V];
+    leaves_of_items! {}
+
     const BYTES: usize = V * P::BYTES;
     const IS_NARROW: bool = false;
 
@@ -82,13 +84,13 @@ impl<P: Input, const V: usize> Input for Words<P, V> {
     #[inline(always)]
     unsafe fn read(self) -> Self::Item {
         // SAFETY: as the caller promises; V items lie at a multiple of their size.
-        unsafe { self.0.load::<V>() }
+        P::items(unsafe { self.0.load::<V>() })
     }
 
     #[inline(always)]
     unsafe fn load<const WIDTH: usize>(self) -> [Self::Item; WIDTH] {
         // SAFETY: as the caller promises.
-        from_fn(|index| unsafe { self.offset(index).read() })
+        unsafe { self.load_each() }
     }
 }
 

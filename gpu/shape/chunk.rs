@@ -197,12 +197,14 @@ unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     count: u32,
     whole: impl Fn(u32) -> bool,
 ) {
-    let loads: [[P::Item; WIDTH]; TILE_ROWS as usize] = from_fn(|load| {
-        if (load as u32) < count && whole(load as u32) {
-            // SAFETY: as the caller promises.
-            unsafe { at.offset(load * row as usize).load() }
-        } else {
-            [P::zeroed(); WIDTH]
+    let loads: [P::Leaf<WIDTH>; TILE_ROWS as usize] = from_fn(|load| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if (load as u32) < count && whole(load as u32) {
+                at.offset(load * row as usize).load()
+            } else {
+                P::no_leaf()
+            }
         }
     });
     // One by one: the compiler may keep a loop if folding takes many instructions, and then moves the loads
@@ -216,10 +218,10 @@ unsafe fn fold_loads<O: Op<P::Item>, P: Input, const WIDTH: usize>(
             // A choice of values. With a branch, the compiler moves the load into it, behind code that waits
             // for the load before.
             let mut folded = *accumulators;
-            O::agent().fold_load(op, &mut folded, items, index);
+            O::agent().fold_load(op, &mut folded, P::items(items), index);
             accumulators[0] = if whole(load) { folded[0] } else { accumulators[0] };
         } else if whole(load) {
-            O::agent().fold_load(op, accumulators, items, index);
+            O::agent().fold_load(op, accumulators, P::items(items), index);
         }
     };
     let [a, b, c, d] = loads;

@@ -236,22 +236,22 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                     ops[slot] = self.op_of(slot);
                 }
             });
-            let load_each = |load: fn(P) -> [P::Item; WIDTH]| -> [[P::Item; WIDTH]; LOADS] {
+            let load_by = |load: fn(P) -> P::Leaf<WIDTH>| -> [P::Leaf<WIDTH>; LOADS] {
                 intrinsics::together(|| {
-                    from_fn(|slot| if lefts[slot] > 0 { load(self.at(slot)) } else { [P::zeroed(); WIDTH] })
+                    from_fn(|slot| if lefts[slot] > 0 { load(self.at(slot)) } else { P::no_leaf() })
                 })
             };
-            let fold_whole = |loads: [[P::Item; WIDTH]; LOADS]| {
+            let fold_whole = |loads: [P::Leaf<WIDTH>; LOADS]| {
                 self.fold_each(&ops, |slot, all| {
                     if lefts[slot] > 0 {
-                        O::agent().fold_load(&ops[slot], all, loads[slot], self.index(slot));
+                        O::agent().fold_load(&ops[slot], all, P::items(loads[slot]), self.index(slot));
                     }
                 })
             };
             // Kernels with small accumulators need fewer registers if each way to load has code of its own that folds.
             let is_small = const { size_of::<O::Accumulator>() <= 4 };
             let values = if is_aligned && (O::EXACT || is_small) {
-                fold_whole(load_each(|leaf| leaf.load()))
+                fold_whole(load_by(|leaf| leaf.load()))
             } else if O::EXACT {
                 // Of each row's last items, which are no whole leaf, a thread has one, as the order does not matter.
                 let is_end = self.chunk + 1 >= cut.weight;
@@ -262,7 +262,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                 };
                 let is_whole = |slot: usize| lefts[slot] >= WIDTH as u32;
                 let has_words = P::IS_NARROW && self.is_inside();
-                let (loads, items): ([[P::Item; WIDTH]; LOADS], [P::Item; LOADS]) =
+                let (loads, items): ([P::Leaf<WIDTH>; LOADS], [P::Item; LOADS]) =
                     intrinsics::together(|| {
                         let items = from_fn(|slot| {
                             if has_item(slot) {
@@ -273,18 +273,18 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                         });
                         let load = |slot| {
                             if !is_whole(slot) {
-                                [P::zeroed(); WIDTH]
+                                P::no_leaf()
                             } else if has_words {
                                 self.at(slot).load_anywhere()
                             } else {
-                                from_fn(|item| self.at(slot).offset(item).read())
+                                self.at(slot).load_each()
                             }
                         };
                         (from_fn(load), items)
                     });
                 self.fold_each(&ops, |slot, all| {
                     if is_whole(slot) {
-                        O::agent().fold_load(&ops[slot], all, loads[slot], self.index(slot));
+                        O::agent().fold_load(&ops[slot], all, P::items(loads[slot]), self.index(slot));
                     }
                     if has_item(slot) {
                         O::agent().fold_item(&ops[slot], &mut all[0], items[slot], item.into());
@@ -297,12 +297,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                 // Whether all leaves of the warp can be loaded wherever they begin.
                 let is_anywhere = if P::IS_NARROW { self.is_inside() } else { are_whole };
                 if is_small && are_whole && is_anywhere {
-                    fold_whole(load_each(|leaf| leaf.load_anywhere()))
+                    fold_whole(load_by(|leaf| leaf.load_anywhere()))
                 } else {
                     let loads = if is_aligned {
-                        load_each(|leaf| leaf.load())
+                        load_by(|leaf| leaf.load())
                     } else if is_anywhere {
-                        load_each(|leaf| leaf.load_anywhere())
+                        load_by(|leaf| leaf.load_anywhere())
                     } else {
                         intrinsics::together(|| {
                             from_fn(|slot| load_leaf::<O, P, WIDTH>(self.at(slot), lefts[slot]))
@@ -316,7 +316,14 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                         let lefts = lefts.map(intrinsics::opaque);
                         self.fold_each(&ops, |slot, all| {
                             let (at, left) = (self.at(slot), lefts[slot]);
-                            fold_leaf(&ops[slot], all, loads[slot], at, left, self.index(slot));
+                            fold_leaf::<O, P, WIDTH>(
+                                &ops[slot],
+                                all,
+                                loads[slot],
+                                at,
+                                left,
+                                self.index(slot),
+                            );
                         })
                     }
                 }

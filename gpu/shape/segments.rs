@@ -958,12 +958,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                         ops[slot] = op.begin(ats[slot].read());
                     }
                 });
-                let items: [[P::Item; WIDTH]; SLOTS] =
+                let items: [P::Leaf<WIDTH>; SLOTS] =
                     intrinsics::apart(|| from_fn(|slot| load_leaf::<O, P, WIDTH>(ats[slot], lens[slot])));
                 let mut values = [op.identity(); SLOTS];
                 unrolled::<SLOTS>(|slot| {
                     let mut all = [op.identity(); WIDTH];
-                    fold_leaf(&ops[slot], &mut all, items[slot], ats[slot], lens[slot], 0);
+                    fold_leaf::<O, P, WIDTH>(&ops[slot], &mut all, items[slot], ats[slot], lens[slot], 0);
                     values[slot] = of_thread::<O, P::Item, WIDTH>(&ops[slot], all);
                 });
                 unrolled::<SLOTS>(|slot| {
@@ -1280,13 +1280,18 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
     // SAFETY: as the caller promises.
     unsafe {
         if left >= (SLOTS * WIDTH) as u32 && is_aligned(at, WIDTH) {
-            let items: [[P::Item; WIDTH]; SLOTS] = from_fn(|slot| slot_at(slot).load());
+            let items: [P::Leaf<WIDTH>; SLOTS] = from_fn(|slot| slot_at(slot).load());
             unrolled::<SLOTS>(|slot| {
-                O::agent().fold_load(op, &mut values[slot], items[slot], index + (slot * WIDTH) as u64)
+                O::agent().fold_load(
+                    op,
+                    &mut values[slot],
+                    P::items(items[slot]),
+                    index + (slot * WIDTH) as u64,
+                )
             });
         } else if left > 0 {
             let is_whole = |slot: usize| O::EXACT && is_inside && left_of(slot) >= WIDTH as u32;
-            let items: [[P::Item; WIDTH]; SLOTS] = intrinsics::apart(|| {
+            let items: [P::Leaf<WIDTH>; SLOTS] = intrinsics::apart(|| {
                 from_fn(|slot| {
                     if is_whole(slot) {
                         slot_at(slot).load_anywhere()
@@ -1298,9 +1303,16 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
             unrolled::<SLOTS>(|slot| {
                 let index = index + (slot * WIDTH) as u64;
                 if is_whole(slot) {
-                    O::agent().fold_load(op, &mut values[slot], items[slot], index);
+                    O::agent().fold_load(op, &mut values[slot], P::items(items[slot]), index);
                 } else {
-                    fold_leaf(op, &mut values[slot], items[slot], slot_at(slot), left_of(slot), index);
+                    fold_leaf::<O, P, WIDTH>(
+                        op,
+                        &mut values[slot],
+                        items[slot],
+                        slot_at(slot),
+                        left_of(slot),
+                        index,
+                    );
                 }
             });
         }
@@ -1317,28 +1329,27 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
 pub(super) unsafe fn load_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     at: P,
     left: u32,
-) -> [P::Item; WIDTH] {
-    from_fn(|item| {
-        // SAFETY: as the caller promises.
-        if !O::EXACT && (item as u32) < left { unsafe { at.offset(item).read() } } else { P::zeroed() }
-    })
+) -> P::Leaf<WIDTH> {
+    // SAFETY: as the caller promises.
+    if O::EXACT { P::no_leaf() } else { unsafe { at.load_some(left) } }
 }
 
 /// Folds a leaf, of which `left` items are left, into a thread's accumulators.
 ///
 /// # Safety
 ///
-/// `items` is what [`load_leaf`] has returned for the same leaf.
+/// `leaf` is what [`load_leaf`] has returned for the same leaf.
 #[inline(always)]
 pub(super) unsafe fn fold_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
     op: &O,
     values: &mut [O::Accumulator; WIDTH],
-    items: [P::Item; WIDTH],
+    leaf: P::Leaf<WIDTH>,
     at: P,
     left: u32,
     index: u64,
 ) {
     if !O::EXACT {
+        let items = P::items(leaf);
         for item in 0..WIDTH {
             if (item as u32) < left {
                 O::agent().fold_item(op, &mut values[item], items[item], index + item as u64);

@@ -301,14 +301,14 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Block<O, P, WIDTH> {
         span: &Span<O, P>,
         first: u32,
         least: u32,
-        load: impl Fn(P, u32) -> [P::Item; WIDTH],
-    ) -> [[P::Item; WIDTH]; LOADS] {
+        load: impl Fn(P, u32) -> P::Leaf<WIDTH>,
+    ) -> [P::Leaf<WIDTH>; LOADS] {
         // SAFETY: as the caller promises.
         unsafe {
             intrinsics::together(|| {
                 from_fn(|slot| {
                     let (at, left, _) = self.leaf(span, first, slot);
-                    if left >= least { load(at, left) } else { [P::zeroed(); WIDTH] }
+                    if left >= least { load(at, left) } else { P::no_leaf() }
                 })
             })
         }
@@ -354,9 +354,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Block<O, P, WIDTH> {
                 let are_whole = is_aligned || O::EXACT || !const { is_light::<O, P::Item>() } && is_inside;
                 let loads = match is_aligned {
                     true => self.load(span, first, least, |at, _| at.load()),
-                    false if are_whole => {
-                        self.load(span, first, least, |at, _| from_fn(|item| at.offset(item).read()))
-                    }
+                    false if are_whole => self.load(span, first, least, |at, _| at.load_each()),
                     false => self.load(span, first, 0, |at, left| load_leaf::<O, P, WIDTH>(at, left)),
                 };
                 self.fold_four(span, &mut lines, loads, are_whole);
@@ -382,7 +380,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Block<O, P, WIDTH> {
         &self,
         span: &Span<O, P>,
         lines: &mut Lines<O::Accumulator, P::Item, WIDTH>,
-        loads: [[P::Item; WIDTH]; LOADS],
+        loads: [P::Leaf<WIDTH>; LOADS],
         are_whole: bool,
     ) {
         let &Span { ref op, len, .. } = span;
@@ -409,11 +407,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Block<O, P, WIDTH> {
             let (at, left, index) = self.leaf(span, lines.first, slot);
             if are_whole && !const { is_light::<O, P::Item>() } {
                 if left >= if O::EXACT { width } else { 1 } {
-                    O::agent().fold_load(op, &mut lines.all, loads[slot], index);
+                    O::agent().fold_load(op, &mut lines.all, P::items(loads[slot]), index);
                 }
             } else {
                 // SAFETY: there are these items.
-                unsafe { fold_leaf(op, &mut lines.all, loads[slot], at, left, index) };
+                unsafe { fold_leaf::<O, P, WIDTH>(op, &mut lines.all, loads[slot], at, left, index) };
             }
             values[slot] = of_thread::<O, P::Item, WIDTH>(op, lines.all);
             if ends[slot] != NONE {

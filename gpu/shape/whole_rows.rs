@@ -168,11 +168,11 @@ impl<P: Input> Part<P> {
                     intrinsics::no_unroll();
                     let item = first + warp::lane_id() * WIDTH as u32;
                     let at = self.at.offset(item as usize);
-                    let items: [[P::Item; WIDTH]; LOADS] =
+                    let items: [P::Leaf<WIDTH>; LOADS] =
                         from_fn(|load| at.offset(load * of_load as usize).load());
                     unrolled::<LOADS>(|load| {
                         let index = self.index + u64::from(item + load as u32 * of_load);
-                        O::agent().fold_load(op, &mut all_of_lane, items[load], index);
+                        O::agent().fold_load(op, &mut all_of_lane, P::items(items[load]), index);
                     });
                     first += step;
                 }
@@ -376,10 +376,15 @@ impl<P: Input> Part<P> {
             let place = |load: usize| {
                 if is_single { leaf_of(load) } else { self.at.offset(item_of(load) as usize) }
             };
-            let mut fold_whole = |items: [[P::Item; WIDTH]; LOADS]| {
+            let mut fold_whole = |items: [P::Leaf<WIDTH>; LOADS]| {
                 unrolled::<LOADS>(|load| {
                     if !is_single || left_of(load) > 0 {
-                        O::agent().fold_load(op, &mut all[load % leaves], items[load], index_of(load));
+                        O::agent().fold_load(
+                            op,
+                            &mut all[load % leaves],
+                            P::items(items[load]),
+                            index_of(load),
+                        );
                     }
                 });
             };
@@ -389,7 +394,7 @@ impl<P: Input> Part<P> {
             }
             let is_whole = is_whole && !is_apart::<O, P::Item>();
             let is_anywhere = if P::IS_NARROW { self.is_inside } else { is_whole };
-            let items: [[P::Item; WIDTH]; LOADS] = in_flight::<O, P::Item, _>(|| {
+            let items: [P::Leaf<WIDTH>; LOADS] = in_flight::<O, P::Item, _>(|| {
                 if is_whole && self.is_aligned {
                     from_fn(|load| place(load).load())
                 } else if is_anywhere {
@@ -403,7 +408,14 @@ impl<P: Input> Part<P> {
             } else {
                 unrolled::<LOADS>(|load| {
                     let all = &mut all[load % leaves];
-                    fold_leaf(op, all, items[load], leaf_of(load), left_of(load), index_of(load));
+                    fold_leaf::<O, P, WIDTH>(
+                        op,
+                        all,
+                        items[load],
+                        leaf_of(load),
+                        left_of(load),
+                        index_of(load),
+                    );
                 });
             }
         }
@@ -460,10 +472,10 @@ pub(super) unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, con
     let mut values = [ops[0].identity(); LOADS];
     // SAFETY: as the caller promises.
     unsafe {
-        let mut fold_whole = |items: [[P::Item; WIDTH]; LOADS]| {
+        let mut fold_whole = |items: [P::Leaf<WIDTH>; LOADS]| {
             unrolled::<LOADS>(|load| {
                 let mut all = [ops[load].identity(); WIDTH];
-                O::agent().fold_load(&ops[load], &mut all, items[load], index_of(load));
+                O::agent().fold_load(&ops[load], &mut all, P::items(items[load]), index_of(load));
                 let value = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                 values[load] = if lefts[load] > 0 { value } else { values[load] };
             });
@@ -475,15 +487,22 @@ pub(super) unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, con
             unrolled::<LOADS>(|load| {
                 let mut all = [ops[load].identity(); WIDTH];
                 if lefts[load] >= WIDTH as u32 {
-                    O::agent().fold_load(&ops[load], &mut all, items[load], index_of(load));
+                    O::agent().fold_load(&ops[load], &mut all, P::items(items[load]), index_of(load));
                 } else if !P::IS_NARROW {
-                    fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), lefts[load], index_of(load));
+                    fold_leaf::<O, P, WIDTH>(
+                        &ops[load],
+                        &mut all,
+                        items[load],
+                        leaf_of(load),
+                        lefts[load],
+                        index_of(load),
+                    );
                 }
                 values[load] = all[0];
             });
         } else {
             let is_whole = is_whole && !is_apart::<O, P::Item>();
-            let items: [[P::Item; WIDTH]; LOADS] = in_flight::<O, P::Item, _>(|| {
+            let items: [P::Leaf<WIDTH>; LOADS] = in_flight::<O, P::Item, _>(|| {
                 if is_whole && is_aligned {
                     ahead::<O, P::Item, _>(|| from_fn(|load| leaf_of(load).load()))
                 } else if if P::IS_NARROW { is_inside } else { is_whole } {
@@ -497,7 +516,14 @@ pub(super) unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, con
             } else {
                 unrolled::<LOADS>(|load| {
                     let mut all = [ops[load].identity(); WIDTH];
-                    fold_leaf(&ops[load], &mut all, items[load], leaf_of(load), lefts[load], index_of(load));
+                    fold_leaf::<O, P, WIDTH>(
+                        &ops[load],
+                        &mut all,
+                        items[load],
+                        leaf_of(load),
+                        lefts[load],
+                        index_of(load),
+                    );
                     values[load] = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
                 });
             }
@@ -526,20 +552,23 @@ unsafe fn load_whole<O: Op<P::Item>, P: Input, const WIDTH: usize, const LOADS: 
     leaf_of: impl Fn(usize) -> P,
     lefts: [u32; LOADS],
     is_inside: bool,
-) -> [[P::Item; WIDTH]; LOADS] {
+) -> [P::Leaf<WIDTH>; LOADS] {
     let is_whole = |load: usize| lefts[load] >= WIDTH as u32;
     // SAFETY: as the caller promises.
     unsafe {
         if P::IS_NARROW && is_inside {
             in_flight::<O, P::Item, _>(|| {
-                from_fn(
-                    |load| if is_whole(load) { leaf_of(load).load_anywhere() } else { [P::zeroed(); WIDTH] },
-                )
+                from_fn(|load| {
+                    let leaf = leaf_of(load);
+                    if is_whole(load) { leaf.load_anywhere() } else { P::no_leaf() }
+                })
             })
         } else {
-            let one_by_one = |leaf: P| from_fn(|item| leaf.offset(item).read());
             in_flight::<O, P::Item, _>(|| {
-                from_fn(|load| if is_whole(load) { one_by_one(leaf_of(load)) } else { [P::zeroed(); WIDTH] })
+                from_fn(|load| {
+                    let leaf = leaf_of(load);
+                    if is_whole(load) { leaf.load_each() } else { P::no_leaf() }
+                })
             })
         }
     }

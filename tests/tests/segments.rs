@@ -1,8 +1,9 @@
 //! Many reductions at once: each segment and row has the bits of reducing its slice alone, on every device.
 
 use gpu_reduce::{
-    ArgMax, ArgMin, Block, Buffer, Device, Dot, Error, Item, LogSumExp, Max, Mean, Min, MinMax, NanMean,
-    NanVar, NormL2, Op, Parameterless, Plan, Prod, Reduce, Sum, SumSq, Threads, Var, bf16, f16, width,
+    ArgMax, ArgMin, Block, Buffer, Cosine, Device, DistanceL1, DistanceSquared, Dot, Error, ExactDot, Item,
+    LogSumExp, Max, Mean, Min, MinMax, NanMean, NanVar, NormL2, Op, Parameterless, Plan, Prod, Reduce, Sum,
+    SumSq, Threads, Var, WeightedMean, bf16, f16, width,
 };
 use support::{
     Sample, checks, devices, for_each_block, has_turn, hash, is_of_part, is_taken, longest, samples,
@@ -447,6 +448,69 @@ fn many_short_segments_by_large_accumulators() {
     check::<LogSumExp, f32, 256>();
     check::<NanMean, f32, 128>();
     check::<NanMean, f16, 32>();
+}
+
+/// Rows and segments of two arrays, which may begin at different items of a leaf: short, of a warp each, of several warps or blocks each.
+/// The emulator runs the first two shapes, in CI by a sixth of the operators and types.
+#[test]
+fn rows_and_segments_of_two_arrays() {
+    fn check<O: Op<(T, T), Output: Item> + Parameterless, T: Sample>() {
+        const SHAPES: [[usize; 2]; 12] = [
+            [9, 21],
+            [3, 2_063],
+            [70_000, 3],
+            [40_000, 17],
+            [9_000, 64],
+            [5_000, 301],
+            [2_200, 1_769],
+            [2_200, 2_048],
+            [140, 36_867],
+            [66, 33_000],
+            [700, 9_001],
+            [5, 300_001],
+        ];
+        let most = SHAPES.iter().map(|[count, len]| count * len).max().unwrap_or(0) + 5;
+        for device in devices() {
+            if device.is_emulator() && !is_of_part(O::NAME.len() + size_of::<T>()) {
+                continue;
+            }
+            let (shapes, most) =
+                if device.is_emulator() { (&SHAPES[..2], 6_500) } else { (&SHAPES[..], most) };
+            let (a, b) = (samples(most, T::any), samples(most, |hash| T::any(hash.rotate_left(17))));
+            let (x, y) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+            for &[count, len] in shapes {
+                for [first, second] in [[0, 0], [3, 3], [1, 4]] {
+                    let (ends, others) = (first..first + count * len, second..second + count * len);
+                    let alone: Vec<_> = a[ends.clone()]
+                        .chunks(len)
+                        .zip(b[others.clone()].chunks(len))
+                        .map(|pair| format!("{:?}", pair.reduce::<O, 256>().unwrap()))
+                        .collect();
+                    let offsets: Vec<_> = (0..=count).map(|segment| (segment * len) as u64).collect();
+                    let offsets = device.upload(&offsets).unwrap();
+                    let (x, y) = (x.slice(ends).unwrap(), y.slice(others).unwrap());
+                    let pairs = (&x, &y);
+                    let case = format!("{} of {count} times {len} {}", O::NAME, T::NAME);
+                    let case = format!("{case} from items {first} and {second} on, {device}");
+                    compare(&case, pairs.rows(len).unwrap().reduce::<O, 256>(), &alone);
+                    compare(&case, pairs.segments(&offsets).unwrap().reduce::<O, 256>(), &alone);
+                }
+            }
+        }
+    }
+    check::<Dot, u8>();
+    check::<Dot, i8>();
+    check::<Dot, u16>();
+    check::<Dot, f16>();
+    check::<Dot, f32>();
+    check::<DistanceSquared, u8>();
+    check::<DistanceSquared, bf16>();
+    check::<DistanceL1, u8>();
+    check::<DistanceL1, i16>();
+    check::<DistanceL1, f64>();
+    check::<WeightedMean, u8>();
+    check::<Cosine, f16>();
+    check::<ExactDot, u8>();
 }
 
 /// Segments that the kernel of spans folds. There are three kinds: segments of about 9 lines, with some empty ones and one of 300

@@ -96,7 +96,7 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
             loop {
                 intrinsics::no_unroll();
                 let load = |at: P| -> Tile<I, WIDTH, LOADS> {
-                    from_fn(|load| at.offset((load as u32 * row + first) as usize).load())
+                    from_fn(|load| P::items(at.offset((load as u32 * row + first) as usize).load()))
                 };
                 let mut turns = left >> tile.trailing_zeros();
                 if turns == 0 || self.high == Spacing::<I::OnGpu, TERMS>::NONE {
@@ -243,7 +243,7 @@ impl<I: Terms<N>, const N: usize, const W: usize, const TERMS: usize> ThreadSum<
         // SAFETY: as the caller vouches.
         unsafe {
             if !anywhere && item + WIDTH as u32 <= count {
-                return at.offset(item as usize).load();
+                return P::items(at.offset(item as usize).load());
             }
             from_fn(|next| {
                 let item = item + next as u32;
