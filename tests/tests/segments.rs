@@ -481,11 +481,9 @@ fn rows_and_segments_of_two_arrays() {
             for &[count, len] in shapes {
                 for [first, second] in [[0, 0], [3, 3], [1, 4]] {
                     let (ends, others) = (first..first + count * len, second..second + count * len);
-                    let alone: Vec<_> = a[ends.clone()]
-                        .chunks(len)
-                        .zip(b[others.clone()].chunks(len))
-                        .map(|pair| format!("{:?}", pair.reduce::<O, 256>().unwrap()))
-                        .collect();
+                    let pairs = (&a[ends.clone()], &b[others.clone()]);
+                    let alone = pairs.rows(len).unwrap().reduce::<O, 256>().unwrap().to_vec().unwrap();
+                    let alone: Vec<_> = alone.iter().map(|value| format!("{value:?}")).collect();
                     let offsets: Vec<_> = (0..=count).map(|segment| (segment * len) as u64).collect();
                     let offsets = device.upload(&offsets).unwrap();
                     let (x, y) = (x.slice(ends).unwrap(), y.slice(others).unwrap());
