@@ -12,8 +12,8 @@ pub trait Input: Copy + 'static {
     /// An array's element, or a pair of items.
     type Item: Copy + 'static;
 
-    /// WIDTH neighbouring items as they are loaded. Those of two arrays become pairs only where they are [folded](Self::items): 16 pairs of
-    /// bytes are 32 values, for which a thread has no registers; before they are pairs, they are 8 words.
+    /// WIDTH neighbouring items, as a load returns them. A leaf of two arrays is a leaf of each: 16 bytes of each are 8 words. Where they are
+    /// folded, [`items`](Self::items) makes pairs of them. If loads returned pairs, these would be 32 values, each in a register.
     type Leaf<const WIDTH: usize>: Copy + 'static;
 
     /// Bytes of an element, in the array with the largest elements.
@@ -225,8 +225,8 @@ unsafe fn of_words<T: Copy, const WIDTH: usize, const WORDS: usize>(at: *const T
     }
 }
 
-/// Returns the same items, each of which the compiler takes from a word of 4 bytes. Otherwise it may take items apart where they are
-/// loaded, and keep a register for each.
+/// Returns the same items, each computed from a word of 4 bytes if they are narrow. Otherwise the compiler may compute all items where they
+/// are loaded, and keep a register for each until it is folded.
 #[inline(always)]
 pub(crate) fn by_words<T: Copy, const WIDTH: usize>(items: [T; WIDTH]) -> [T; WIDTH] {
     match (size_of::<T>(), size_of::<[T; WIDTH]>()) {
@@ -237,8 +237,8 @@ pub(crate) fn by_words<T: Copy, const WIDTH: usize>(items: [T; WIDTH]) -> [T; WI
     }
 }
 
-/// Returns the same items, which the compiler has put together to words of 4 bytes here. Otherwise it may do so where they are used, and
-/// until then keep a register for each.
+/// Returns the same items, which the compiler puts together to words of 4 bytes here if they are narrow. Otherwise it may keep a register for
+/// each item that was loaded alone.
 #[inline(always)]
 pub(crate) fn in_words<T: Copy, const WIDTH: usize>(items: [T; WIDTH]) -> [T; WIDTH] {
     match (size_of::<T>(), size_of::<[T; WIDTH]>()) {
@@ -252,7 +252,7 @@ pub(crate) fn in_words<T: Copy, const WIDTH: usize>(items: [T; WIDTH]) -> [T; WI
 /// Returns the words of items that have as many bytes.
 #[inline(always)]
 fn words_of<T: Copy, const WIDTH: usize, const WORDS: usize>(items: [T; WIDTH]) -> [u32; WORDS] {
-    // SAFETY: any bits are words. (If the items had fewer bytes, this would panic.)
+    // SAFETY: items have no bytes without a value, and any bits are words. (If the items had fewer bytes, this would panic.)
     unsafe { transmute_copy(&items) }
 }
 
