@@ -104,7 +104,7 @@ macro_rules! leaves_of_items {
 
         #[inline(always)]
         fn items<const WIDTH: usize>(leaf: [Self::Item; WIDTH]) -> [Self::Item; WIDTH] {
-            // Sums of 2 bytes an item are slower by words: of segments of 17 `f16` 229 µs in place of 202 on an H200.
+            // Items of 2 bytes are folded slower by words: sums of segments of 17 `f16` took 229 µs so on an H200, 202 without.
             if size_of::<Self::Item>() == 1 { $crate::input::by_words(leaf) } else { leaf }
         }
 
