@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Returns a module without the code that its constants make unreachable, and without instructions whose values nothing uses.
+/// Returns a module without the code that its constants make unreachable, without instructions whose values nothing uses, and without
+/// functions that nothing calls.
 ///
 /// The driver leaves such code out, too, but only after it has read and analysed it. What this function does not know, it
 /// leaves as it is: an instruction is only left out if its name is in a list of those that do nothing but compute their first
@@ -26,18 +27,57 @@ use std::collections::{HashMap, HashSet};
 /// assert!(folded.contains("st.global") && !folded.contains("trap") && !folded.contains("setp"));
 /// ```
 pub fn fold_constants(module: &str) -> String {
-    let mut folded = String::with_capacity(module.len());
+    // Each piece is a function after what precedes it.
+    let mut pieces = Vec::new();
     let mut rest = module;
     // A function's braces have lines of their own.
     while let Some(start) = rest.find("\n{\n") {
         let (head, body) = rest.split_at(start + 3);
         let Some(end) = end_of_body(body) else { break };
-        folded.push_str(head);
-        fold_body(&body[..end], &mut folded);
-        rest = &body[end..];
+        let mut piece = head.to_owned();
+        fold_body(&body[..end], &mut piece);
+        let after = &body[end..];
+        let line = after.find('\n').map_or(after.len(), |line| line + 1);
+        piece.push_str(&after[..line]);
+        pieces.push(piece);
+        rest = &after[line..];
     }
-    folded.push_str(rest);
-    folded
+    pieces.push(rest.to_owned());
+    // Where functions begin that only the module itself can call. What is called by no other function that stays is left out.
+    let mut unused: Vec<_> =
+        pieces.iter().map(|piece| function(piece).map(|(start, name)| (start, name.to_owned()))).collect();
+    let mut open: Vec<_> = pieces
+        .iter()
+        .zip(&unused)
+        .map(|(piece, function)| match function {
+            Some((start, _)) => &piece[..*start],
+            None => piece,
+        })
+        .collect();
+    while let Some(text) = open.pop() {
+        for (piece, function) in pieces.iter().zip(&mut unused) {
+            if function.as_ref().is_some_and(|(_, name)| text.contains(name.as_str())) {
+                *function = None;
+                open.push(piece);
+            }
+        }
+    }
+    let kept = pieces.iter().zip(&unused).map(|(piece, unused)| match unused {
+        Some((start, _)) => &piece[..*start],
+        None => piece,
+    });
+    kept.collect()
+}
+
+/// Returns the name of a piece's function, and where the function begins, if it is one that only the module itself can call.
+fn function(piece: &str) -> Option<(usize, &str)> {
+    let head = &piece[..piece.find("\n{\n")?];
+    let start = if head.starts_with(".func") { 0 } else { head.rfind("\n.func")? + 1 };
+    let name = head[start..].strip_prefix(".func")?.trim_start();
+    // What it returns comes before its name. A declaration ends with a semicolon.
+    let name = if name.starts_with('(') { name.split_once(')')?.1.trim_start() } else { name };
+    let name = name.split(|letter: char| letter == '(' || letter.is_whitespace()).next()?;
+    (!name.is_empty() && !head[start..].contains(';')).then_some((start, name))
 }
 
 /// Returns where the line is that closes a function whose body begins here.
@@ -570,6 +610,29 @@ mod tests {
         assert_eq!(folded(body), "st.global.b32 [%rd2], 2;\nret;\n");
         let taken = body.replace("@%p0", "@!%p0");
         assert_eq!(folded(&taken), "st.global.b32 [%rd2], 1;\nst.global.b32 [%rd2], 2;\nret;\n");
+    }
+
+    #[test]
+    fn a_function_that_nothing_calls_is_left_out() {
+        let function = |name: &str, body: &str| {
+            format!(
+                ".func (.param .b32 func_retval0) {name}(\n.param .b32 {name}_param_0\n)\n{{\n{body}ret;\n}}\n"
+            )
+        };
+        let call = |name| format!("{{\ncall.uni (retval0), {name}, (param0);\n}}\n");
+        let [inner, outer, unused] =
+            [function("inner", ""), function("outer", &call("inner")), function("unused", "")];
+        let entry = |body: &str| format!(".visible .entry whole()\n{{\n{body}ret;\n}}\n");
+        let head = ".version 6.0\n.target sm_70\n";
+        let jump = "mov.b32 %r0, 0;\nsetp.eq.b32 %p0, %r0, 0;\n@%p0 bra $L__BB0_0;\n";
+        let body = format!("{}{jump}{}$L__BB0_0:\n", call("outer"), call("unused"));
+        let module = format!("{head}{unused}{inner}{outer}{}", entry(&body));
+        let expected = format!("{head}{inner}{outer}{}", entry(&call("outer")));
+        assert_eq!(fold_constants(&module), expected);
+        // A function may come after one that calls it.
+        let caller = function("outer", &call("inner"));
+        let module = format!("{head}.func inner();\n{caller}{inner}{}", entry(&call("outer")));
+        assert_eq!(fold_constants(&module), module);
     }
 
     #[test]

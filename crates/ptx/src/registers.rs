@@ -29,7 +29,7 @@ mod encode {
         next: u32,
     }
 
-    /// Encodes the numbers of registers and labels, such as `%rd12` and `$L__BB0_3`. Each name, the text from
+    /// Encodes the numbers of registers and labels, such as `%rd12` and `$0_3`. Each name, the text from
     /// `%` or `$` up to the number, has numbers of its own. The marks are bytes that never occur in UTF-8, so
     /// nothing is escaped.
     pub fn encode(text: &str) -> Vec<u8> {
