@@ -83,6 +83,15 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     /// Whether a block folds a chunk by [`fold_load`](Self::fold_load) as fast as by [`fold_on_gpu`](Self::fold_on_gpu).
     const FOLDS_BY_LOADS: bool = true;
 
+    /// Bytes of the accumulators that a warp folds items into, see [`fold_step`](Self::fold_step).
+    const FOLDED_BYTES: usize = size_of::<O::Accumulator>();
+
+    /// Whether an item takes so many instructions that kernels fold items one after another in a loop.
+    const TAKES_LONG: bool = false;
+
+    /// Whether the operator stands in for another one that has failed, which is rare: then kernels have little code for it.
+    const IS_RARE: bool = false;
+
     /// How many items rows and segments must have on average for blocks to sum them in shared memory, by
     /// [`sum_segments`](Self::sum_segments). 0 if blocks sum all rows and segments so: then no other kernel for them is compiled.
     const SUMMED_FROM: Option<u64> = None;
@@ -125,6 +134,17 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
                 all[place] = op.combine(all[place], op.lift(item, index + place as u64));
             }
         }
+    }
+
+    /// Folds what a warp folds at a time: by the operator, or first by one that takes less time and does not serve all items.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn fold_step(self, step: &mut impl Step<O, I>) {
+        // SAFETY: as the caller promises.
+        unsafe { step.fold(|op| op, |op, all| Some((*op, all))) };
     }
 
     /// Returns the accumulator of a chunk of `len` items, folded by a block, to thread 0.
@@ -243,6 +263,45 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     }
 }
 
+/// Rows, segments or parts of them, which a warp folds at a time. [`Agent::fold_step`] says by which operator.
+pub trait Step<O: Op<I>, I: Copy + 'static> {
+    /// Folds by the operators that `stand_in` returns for those of type `O`. `take` returns the operator that is meant and its
+    /// accumulator, or `None` if the accumulator of the stand-in does not serve. Returns whether all accumulators of the lane serve.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    unsafe fn fold<S: Op<I>>(
+        &mut self,
+        stand_in: impl Fn(O) -> S,
+        take: impl Fn(&S, S::Accumulator) -> Option<(O, O::Accumulator)>,
+    ) -> bool;
+}
+
+/// Returns [`Agent::FOLDED_BYTES`] of an operator's agent.
+pub(crate) const fn folded_bytes<O: Op<I>, I: Copy + 'static>() -> usize {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> usize {
+        A::FOLDED_BYTES
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns [`Agent::IS_RARE`] of an operator's agent.
+pub(crate) const fn is_rare<O: Op<I>, I: Copy + 'static>() -> bool {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
+        A::IS_RARE
+    }
+    of::<O, I, _>(O::agent)
+}
+
+/// Returns [`Agent::TAKES_LONG`] of an operator's agent.
+pub(crate) const fn takes_long<O: Op<I>, I: Copy + 'static>() -> bool {
+    const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
+        A::TAKES_LONG
+    }
+    of::<O, I, _>(O::agent)
+}
+
 /// Returns [`Agent::FOLDS_BY_LOADS`] of an operator's agent.
 pub const fn folds_by_loads<O: Op<I>, I: Copy + 'static>() -> bool {
     const fn of<O: Op<I>, I: Copy + 'static, A: Agent<O, I>>(_: fn() -> A) -> bool {
@@ -329,6 +388,7 @@ mod sealed {
     impl<const OPERATION: char> Sealed for extremes::Bitwise<OPERATION> {}
     impl Sealed for extremes::Counting {}
     impl Sealed for near::NearFirst {}
+    impl Sealed for near::Rarely {}
     impl Sealed for shared::ByOwner {}
     impl Sealed for spread::Spreads {}
     impl Sealed for terms::Picked {}

@@ -242,9 +242,9 @@ pub(crate) fn by_words<T: Copy, const WIDTH: usize>(items: [T; WIDTH]) -> [T; WI
 #[inline(always)]
 pub(crate) fn in_words<T: Copy, const WIDTH: usize>(items: [T; WIDTH]) -> [T; WIDTH] {
     match (size_of::<T>(), size_of::<[T; WIDTH]>()) {
-        (1 | 2, 16) => items_of::<T, WIDTH, 4>(words_of(items).map(intrinsics::opaque)),
-        (1 | 2, 8) => items_of::<T, WIDTH, 2>(words_of(items).map(intrinsics::opaque)),
-        (1 | 2, 4) => items_of::<T, WIDTH, 1>(words_of(items).map(intrinsics::opaque)),
+        (1 | 2, 16) => items_of::<T, WIDTH, 4>(words_of(items).map(intrinsics::in_register)),
+        (1 | 2, 8) => items_of::<T, WIDTH, 2>(words_of(items).map(intrinsics::in_register)),
+        (1 | 2, 4) => items_of::<T, WIDTH, 1>(words_of(items).map(intrinsics::in_register)),
         _ => items,
     }
 }

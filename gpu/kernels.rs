@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use core::marker::PhantomData;
 pub use gpu_reduce_ptx::Ptx;
 #[cfg(not(target_arch = "nvptx64"))]
-use std::{borrow::ToOwned, string::String, vec};
+use std::{borrow::ToOwned, string::String, vec, vec::Vec};
 
 /// A kernel as a type: its family, its operator and its input. Each BLOCK has an entry point of its own.
 pub trait Kernel: 'static {
@@ -260,7 +260,7 @@ impl Identity {
 pub struct Entry {
     of: TypeId,
     name: &'static str,
-    /// The name of those that other types do not share: of spans and of columns.
+    /// The name of those that other types do not share: of spans, and of some operators' columns.
     alone: &'static str,
     /// Whether they are of an operator, and then whether there is a [`RowKernel`](crate::reduce::RowKernel);
     /// if not, the kernel of whole arrays takes its place.
@@ -273,29 +273,34 @@ impl Entry {
         Self { of: TypeId::of::<K>(), name, alone: name, has_row: None }
     }
 
-    /// Names the entry points of each [`Family`] for an operator and an input: `alone` for spans and columns, `name` for the
+    /// Names the entry points of each [`Family`] for an operator and an input: `alone` if other types do not share them, `name` for the
     /// others.
     pub const fn of<O: 'static, P: 'static>(name: &'static str, alone: &'static str, has_row: bool) -> Self {
         Self { of: TypeId::of::<(O, P)>(), name, alone, has_row: Some(has_row) }
     }
 
-    /// Returns the name of the entry points of a kernel, if it is one of these.
+    /// Returns the names that the entry points of a kernel may have, if it is one of these.
     #[cfg(not(target_arch = "nvptx64"))]
-    fn name_of(&self, kernel: Identity) -> Option<String> {
+    fn names_of(&self, kernel: Identity) -> Vec<String> {
         match (kernel.family, self.has_row) {
-            _ if kernel.of != self.of => None,
-            (None, None) => Some(self.name.into()),
-            (Some(family), Some(has_row)) => Some(self.name_in(family, has_row)),
-            _ => None,
+            _ if kernel.of != self.of => vec![],
+            (None, None) => vec![self.name.into()],
+            (Some(family), Some(has_row)) => self.names_in(family, has_row),
+            _ => vec![],
         }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn name_in(&self, family: Family, has_row: bool) -> String {
+    fn names_in(&self, family: Family, has_row: bool) -> Vec<String> {
         let is_whole = family == Family::Row && !has_row;
-        let is_alone = matches!(family, Family::Spans | Family::Columns);
-        let name = if is_alone { self.alone } else { self.name };
-        [name, if is_whole { "" } else { family.suffix() }].concat()
+        let suffix = if is_whole { "" } else { family.suffix() };
+        let names = match family {
+            Family::Spans => &[self.alone][..],
+            // Some operators have kernels of columns for each type, others for two types.
+            Family::Columns => &[self.alone, self.name],
+            _ => &[self.name],
+        };
+        names.iter().map(|name| [name, suffix].concat()).collect()
     }
 }
 
@@ -321,17 +326,29 @@ impl Kernels {
     /// Returns the name and the PTX of a kernel, if it was compiled.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn find(&self, kernel: Identity) -> Option<(String, &'static Ptx)> {
-        let name = self.entries.iter().copied().flatten().find_map(|entry| entry.name_of(kernel))?;
-        let ptx = self.ptx.iter().copied().find(|ptx| ptx.has(&name))?;
-        Some((name, ptx))
+        let mut names = self.entries.iter().copied().flatten().flat_map(|entry| entry.names_of(kernel));
+        names.find_map(|name| self.ptx_of(&name).map(|ptx| (name, ptx)))
     }
 
-    /// Returns the names of all kernels in the table, compiled or not.
+    /// Returns the PTX of the kernel of this name, if it was compiled.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn ptx_of(&self, name: &str) -> Option<&'static Ptx> {
+        self.ptx.iter().copied().find(|ptx| ptx.has(name))
+    }
+
+    /// Returns the names of all kernels in the table, compiled or not. Of several that a kernel may have, it is the compiled one.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn names(&self) -> impl Iterator<Item = String> {
-        let names = |entry: &Entry| match entry.has_row {
+        let name_of = |names: Vec<String>| {
+            let compiled = names.iter().find(|name| self.ptx_of(name).is_some());
+            compiled.or(names.last()).cloned()
+        };
+        let names = move |entry: &Entry| match entry.has_row {
             None => vec![entry.name.to_owned()],
-            Some(has_row) => Family::ALL.map(|family| entry.name_in(family, has_row)).to_vec(),
+            Some(has_row) => {
+                let names = Family::ALL.map(|family| entry.names_in(family, has_row));
+                names.into_iter().filter_map(name_of).collect()
+            }
         };
         self.entries.iter().copied().flatten().flat_map(names)
     }

@@ -24,12 +24,14 @@ mod segments;
 mod thread;
 mod windows;
 
-use super::{Agent, of_row};
+use super::shared::{Store, store_by_call};
+use super::{Agent, of_row, takes_long};
 use crate::fold::block_dim;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::host_simd::Source;
 use crate::input::{Input, OneByOne};
 use crate::op::exact::{Fixed, OfExactSum, Summing, Terms, each_of};
+use crate::op::shared::store_result;
 use crate::reduce::Arguments;
 use crate::segments::Arguments as SegmentArguments;
 use crate::slot;
@@ -57,6 +59,7 @@ impl<S> Copy for Sums<S> {}
 impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Agent<O, I> for Sums<S> {
     of_row! {}
     const SUMMED_FROM: Option<u64> = S::SUMMED_FROM;
+    const TAKES_LONG: bool = size_of::<S::State>() > 16;
 
     #[inline(always)]
     fn fold_item(self, _: &O, all: &mut S::State, item: I, _: u64) {
@@ -88,6 +91,24 @@ impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Ag
         unsafe { S::sum_segments::<O, P, WIDTH>(arguments) }
     }
 
+    #[inline(always)]
+    unsafe fn store(
+        self,
+        op: &O,
+        (all, count): (S::State, u64),
+        results: *mut O::Output,
+        index: usize,
+    ) -> bool {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if const { takes_long::<O, I>() } {
+                store_by_call(Rounded(*op, PhantomData::<fn() -> I>), all, count, results, index);
+                return true;
+            }
+            store_result(op, all, count, results, index)
+        }
+    }
+
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn fold_items<Q: Source<Item = I>>(self, _: &O, items: Q, _: u64) -> S::State {
@@ -102,6 +123,18 @@ impl<I: Items, S: Summing<I>, O: OfExactSum<I, Accumulator = S::State> + Row> Ag
     #[cfg(not(target_arch = "nvptx64"))]
     fn by_index<Q: super::Scatter<I, O::Output>>(self, op: &O, scatter: Q) -> Q::Outcome {
         op.by_index(scatter)
+    }
+}
+
+/// An operator that makes results of exact sums of items of type `I`.
+#[derive(Clone, Copy)]
+struct Rounded<I, O>(O, PhantomData<fn() -> I>);
+
+impl<I: Copy + 'static, O: OfExactSum<I>> Store<O::Accumulator, O::Output> for Rounded<I, O> {
+    #[inline(always)]
+    unsafe fn store(self, all: O::Accumulator, count: u64, results: *mut O::Output, index: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { store_result(&self.0, all, count, results, index) };
     }
 }
 

@@ -3,9 +3,9 @@
 //!
 //! Most chunks need one exponential an item, of the item's distance from the first item. [`Near`] sums these.
 //! Its sum shows if an item was too far above the first for an `f64`. Then the chunk is folded once more, by
-//! the general operator.
+//! the general operator. So are rows and segments that a warp folds at a time.
 
-use super::{Agent, Room, of_row, room};
+use super::{Agent, Room, Step, of_row, room};
 use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::host_simd::{self, Source};
@@ -16,8 +16,7 @@ use crate::op::{LogSumExp, Op, two_sum};
 use crate::stage::chunk;
 use crate::table::Row;
 use bytemuck::{Pod, Zeroable};
-use core::array::from_fn;
-use cuda_std::{shared_array, thread};
+use cuda_std::{shared_array, thread, warp};
 
 /// Sums exponentials of distances from `origin`, the first item, or NaN if that does not serve.
 ///
@@ -71,30 +70,28 @@ impl<I: Element> Agent<LogSumExp, I> for NearFirst {
     of_row! { LogSumExp }
     const ROOM: Room = room::<Near, I>();
     const FOLDS_BY_LOADS: bool = false;
+    const FOLDED_BYTES: usize = size_of::<f64>();
 
     #[inline(always)]
-    fn fold_item(self, op: &LogSumExp, all: &mut Exponentials, item: I, index: u64) {
-        let mut one = [*all];
-        self.fold_load(op, &mut one, [item], index);
-        *all = one[0];
+    fn fold_item(self, op: &LogSumExp, all: &mut Exponentials, item: I, _: u64) {
+        let near = exp::<I>(op.near.distance::<I>(item.as_f64()));
+        if all.is_near() && op.near.will_do(near) {
+            all.add_near(near);
+        } else {
+            *all = fold_any::<I>(op, *all, item.as_f64());
+        }
     }
 
     #[inline(always)]
-    fn fold_load<const WIDTH: usize>(
-        self,
-        op: &LogSumExp,
-        all: &mut [Exponentials; WIDTH],
-        items: [I; WIDTH],
-        _: u64,
-    ) {
-        let near: [f64; WIDTH] = from_fn(|item| exp::<I>(op.near.distance::<I>(items[item].as_f64())));
-        let are_near = (0..WIDTH)
-            .fold(true, |are_near, item| are_near & op.near.will_do(near[item]) & all[item].is_near());
-        for item in 0..WIDTH {
-            if are_near {
-                all[item].add_near(near[item]);
-            } else {
-                all[item] = fold_any::<I>(op, all[item], items[item].as_f64());
+    unsafe fn fold_step(self, step: &mut impl Step<LogSumExp, I>) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let take_near = |near: &Near, sum| {
+                near.will_do(sum).then_some((LogSumExp { near: *near }, Exponentials::near(sum)))
+            };
+            let are_near = step.fold(|op| op.near, take_near);
+            if !warp::warp_vote_all(warp::ALL, are_near) {
+                step.fold(Far, |far, all| Some((far.0, all)));
             }
         }
     }
@@ -141,15 +138,19 @@ impl<I: Element> Agent<LogSumExp, I> for NearFirst {
     }
 }
 
-/// Folds as [`LogSumExp`](struct@crate::LogSumExp) says, without a test for items near the first: when a chunk has others.
+/// Folds as [`LogSumExp`](struct@crate::LogSumExp) says, when there are items that are not near the first.
 #[derive(Clone, Copy)]
-struct Far(LogSumExp);
+pub(super) struct Far(LogSumExp);
 
 impl<T: Element> Op<T> for Far {
     const NAME: &'static str = "logsumexp";
     type Accumulator = Exponentials;
     type Output = T::Real;
     const EXACT: bool = false;
+
+    fn agent() -> impl Agent<Self, T> {
+        Rarely
+    }
 
     #[inline(always)]
     fn identity(&self) -> Exponentials {
@@ -169,6 +170,35 @@ impl<T: Element> Op<T> for Far {
     #[inline(always)]
     fn finish(&self, all: Exponentials, count: u64) -> Option<T::Real> {
         Op::<T>::finish(&self.0, all, count)
+    }
+}
+
+/// Folds one item after another, each by a function.
+#[derive(Clone, Copy)]
+pub(super) struct Rarely;
+
+impl<I: Element> Agent<Far, I> for Rarely {
+    const ROOM: Room = room::<Near, I>();
+    const FOLDS_BY_LOADS: bool = false;
+    const FOLDED_BYTES: usize = size_of::<f64>();
+    const IS_RARE: bool = true;
+
+    #[inline(always)]
+    fn fold_item(self, far: &Far, all: &mut Exponentials, item: I, _: u64) {
+        *all = fold_any::<I>(&far.0, *all, item.as_f64());
+    }
+
+    #[inline(always)]
+    fn fold_load<const WIDTH: usize>(
+        self,
+        far: &Far,
+        all: &mut [Exponentials; WIDTH],
+        items: [I; WIDTH],
+        index: u64,
+    ) {
+        for (all, item) in all.iter_mut().zip(items) {
+            self.fold_item(far, all, item, index);
+        }
     }
 }
 

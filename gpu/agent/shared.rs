@@ -1,10 +1,11 @@
 //! How kernels fold that several operators share: as the operator that owns them, up to the result.
 
-use super::{Agent, Room, folds_by_loads, room, summed_from};
+use super::{Agent, Room, folds_by_loads, room, summed_from, takes_long};
 use crate::input::Input;
 use crate::op::shared::{Serves, Shared};
 use crate::reduce::Arguments;
 use crate::segments::Arguments as SegmentArguments;
+use core::marker::PhantomData;
 use core::mem::transmute_copy;
 
 /// Folds as the kernel's owner; stores the result of the operator that was asked for.
@@ -15,6 +16,7 @@ impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
     const ROOM: Room = room::<O, I>();
     const FOLDS_BY_LOADS: bool = folds_by_loads::<O, I>();
     const SUMMED_FROM: Option<u64> = summed_from::<O, I>();
+    const TAKES_LONG: bool = takes_long::<O, I>();
 
     #[inline(always)]
     fn fold_item(self, shared: &Shared<O>, all: &mut O::Accumulator, item: I, index: u64) {
@@ -72,29 +74,79 @@ impl<I: Copy + 'static, O: Serves<I>> Agent<Shared<O>, I> for ByOwner {
         index: usize,
     ) -> bool {
         // SAFETY: as the caller vouches.
-        unsafe {
-            if const { !is_passed::<O::Accumulator>() } {
-                shared.op.store(shared.member, all, count, results, index);
-            } else if const { size_of::<O::Accumulator>() == 32 } {
-                let [a, b, c, d]: [u64; 4] = transmute_copy(&all);
-                store_words(*shared, a, b, c, d, count, results, index);
-            } else {
-                store_by_member(*shared, all, count, results, index);
-            }
-        }
+        unsafe { store_by_call(ByMember(*shared, PhantomData::<fn() -> I>), all, count, results, index) };
         true
     }
 }
 
-/// Whether a kernel's functions take and return accumulators of type `A`. The accumulators of
-/// [`Both`](crate::op::together::Both) are packed, and would be passed byte by byte: when they were, on an H200 a
-/// variance of 2,600 `f16` beside their mean came out 20 units in the last place too large, where the emulator ran the
-/// same PTX right.
-pub(crate) const fn is_passed<A>() -> bool {
+/// An operator that makes results of type `V` of accumulators `A`.
+pub(super) trait Store<A, V>: Copy {
+    /// Stores the result of `count` items as the result with this index.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Agent::store`].
+    unsafe fn store(self, all: A, count: u64, results: *mut V, index: usize);
+}
+
+/// The operator of a shared kernel, for items of type `I`.
+#[derive(Clone, Copy)]
+struct ByMember<I, O>(Shared<O>, PhantomData<fn() -> I>);
+
+impl<I: Copy + 'static, O: Serves<I>> Store<O::Accumulator, O::Output> for ByMember<I, O> {
+    #[inline(always)]
+    unsafe fn store(self, all: O::Accumulator, count: u64, results: *mut O::Output, index: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.0.op.store(self.0.member, all, count, results, index) };
+    }
+}
+
+/// Stores a result by a function that kernels call, if an accumulator can be [passed](is_passed) to one. Kernels store results in many
+/// places, and the code for it in each of them was half of a kernel.
+///
+/// # Safety
+///
+/// As for [`Agent::store`].
+#[inline(always)]
+pub(super) unsafe fn store_by_call<A: Copy, V>(
+    op: impl Store<A, V>,
+    all: A,
+    count: u64,
+    results: *mut V,
+    index: usize,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if const { !is_passed::<A>() } {
+            op.store(all, count, results, index);
+        } else if const { size_of::<A>() == 32 } {
+            let [a, b, c, d]: [u64; 4] = transmute_copy(&all);
+            store_words(op, a, b, c, d, count, results, index);
+        } else {
+            store_whole(op, all, count, results, index);
+        }
+    }
+}
+
+/// Whether a kernel's functions take accumulators of type `A`. Those of [`Both`](crate::op::together::Both) are packed, and lie in memory
+/// if they are passed. When they were passed byte by byte, and also as words, on an H200 a variance of 2,600 `f16` beside their mean came out
+/// 20 units in the last place too large, where the emulator ran the same PTX right. As words it also took up to twice as long.
+const fn is_passed<A>() -> bool {
     align_of::<A>() >= 4
 }
 
-/// As [`store_by_member`], for an accumulator of 32 bytes, which is four parameters. As one parameter it would be a pointer, and the
+/// Stores a result.
+///
+/// # Safety
+///
+/// As for [`Agent::store`].
+#[inline(never)]
+unsafe fn store_whole<A, V>(op: impl Store<A, V>, all: A, count: u64, results: *mut V, index: usize) {
+    // SAFETY: as the caller vouches.
+    unsafe { op.store(all, count, results, index) };
+}
+
+/// As [`store_whole`], for an accumulator of 32 bytes, which is four parameters. As one parameter it would be a pointer, and the
 /// compiler would keep the kernel's accumulators and operators in memory: `nanvar` of rows of 17 `f16` took 5.1 ms so on an H200, 1.2 with
 /// four.
 ///
@@ -103,34 +155,16 @@ pub(crate) const fn is_passed<A>() -> bool {
 /// As for [`Agent::store`].
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-unsafe fn store_words<I: Copy + 'static, O: Serves<I>>(
-    Shared { op, member }: Shared<O>,
+unsafe fn store_words<A, V>(
+    op: impl Store<A, V>,
     a: u64,
     b: u64,
     c: u64,
     d: u64,
     count: u64,
-    results: *mut O::Output,
+    results: *mut V,
     index: usize,
 ) {
     // SAFETY: as the caller vouches; the accumulator has these bytes.
-    unsafe { op.store(member, transmute_copy(&[a, b, c, d]), count, results, index) };
-}
-
-/// Stores a result. A function that kernels call: they store results in many places, and the code for several operators
-/// in each of them was half of a kernel.
-///
-/// # Safety
-///
-/// As for [`Agent::store`].
-#[inline(never)]
-unsafe fn store_by_member<I: Copy + 'static, O: Serves<I>>(
-    Shared { op, member }: Shared<O>,
-    all: O::Accumulator,
-    count: u64,
-    results: *mut O::Output,
-    index: usize,
-) {
-    // SAFETY: as the caller vouches.
-    unsafe { op.store(member, all, count, results, index) };
+    unsafe { op.store(transmute_copy(&[a, b, c, d]), count, results, index) };
 }

@@ -1,6 +1,6 @@
 //! How kernels fold that two types of items share: as the operator for the type that is meant.
 
-use super::{Agent, Room, folds_by_loads, room};
+use super::{Agent, Room, folds_by_loads, room, takes_long};
 use crate::op::Op;
 use crate::op::twins::{Twins, recast};
 use core::array::from_fn;
@@ -12,6 +12,7 @@ pub(crate) struct ByTwin;
 impl<I: Copy + 'static, J: Copy + 'static, A: Op<I>, B: Op<J>> Agent<Twins<A, B, J>, I> for ByTwin {
     const ROOM: Room = room::<A, I>();
     const FOLDS_BY_LOADS: bool = folds_by_loads::<A, I>();
+    const TAKES_LONG: bool = takes_long::<A, I>();
 
     #[inline(always)]
     fn fold_item(self, twins: &Twins<A, B, J>, all: &mut A::Accumulator, item: I, index: u64) {

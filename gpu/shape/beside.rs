@@ -4,7 +4,7 @@
 //! reduces each of the V columns by itself, and so gives the bits of one column alone.
 
 use super::columns::loads;
-use crate::agent::{Agent, folds_by_loads};
+use crate::agent::{Agent, folds_by_loads, takes_long};
 use crate::exchange::slot;
 use crate::input::{Input, leaves_of_items};
 use crate::kernels::Parameters;
@@ -159,6 +159,7 @@ pub(crate) struct EachColumn;
 impl<I: Copy + 'static, O: Op<I>, const V: usize> Agent<Each<O, O::Output, V>, [I; V]> for EachColumn {
     const COLUMNS: usize = V;
     const FOLDS_BY_LOADS: bool = folds_by_loads::<O, I>();
+    const TAKES_LONG: bool = takes_long::<O, I>();
 
     #[inline(always)]
     fn fold_item(

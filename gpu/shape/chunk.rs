@@ -9,7 +9,7 @@
 //! ```
 
 use crate::Op;
-use crate::agent::Agent;
+use crate::agent::{Agent, is_rare};
 use crate::exchange::slot;
 use crate::input::{Input, OneByOne};
 use crate::plan::{ANY_BLOCK, TILE_ROWS};
@@ -134,13 +134,13 @@ unsafe fn fold_rows<O: Op<P::Item>, P: Input, const BLOCK: u32, const WIDTH: usi
         row,
         left: len.saturating_sub(head),
     };
-    while rows.left >= TILE_ROWS as u32 * row {
+    while const { !is_rare::<O, P::Item>() } && rows.left >= TILE_ROWS as u32 * row {
         intrinsics::no_unroll();
         // SAFETY: these rows lie in the chunk.
         unsafe { fold_loads(op, &mut accumulators, rows, TILE_ROWS as u32, |_| true) };
         rows.skip(TILE_ROWS as u32);
     }
-    let rest_rows = rest_rows(WIDTH);
+    let rest_rows = const { if is_rare::<O, P::Item>() { 1 } else { rest_rows(WIDTH) } };
     while rows.left >= rest_rows * row {
         intrinsics::no_unroll();
         // SAFETY: as above.
@@ -297,8 +297,7 @@ fn fold_item<O: Op<I>, I: Copy + 'static, const WIDTH: usize>(
     item: I,
     index: u64,
 ) {
-    let accumulator = &mut accumulators[if O::EXACT { 0 } else { lane }];
-    *accumulator = op.combine(*accumulator, op.lift(item, index));
+    O::agent().fold_item(op, &mut accumulators[if O::EXACT { 0 } else { lane }], item, index);
 }
 
 /// Moves the accumulators of elements `WIDTH · thread ..` of the rows to their thread, which holds those of

@@ -31,11 +31,12 @@
 pub use super::beside::is_pair;
 use super::beside::{self, Each, Words};
 use super::{self as shape, Shape};
-use crate::agent::{self, Agent};
+use crate::agent::{self, Agent, takes_long};
 use crate::exchange::{in_shared, slot};
 use crate::input::Input;
 use crate::kernels::Parameters;
 use crate::plan::{self, GROUP, PARTIALS};
+use crate::shape::segments::rotate;
 use crate::tree::{LEVELS, Pairwise, fold_in_order, of_thread, unrolled};
 use crate::{Op, Plan};
 use core::array::from_fn;
@@ -894,13 +895,23 @@ impl<P: Input> Chunk<P> {
                             let row = if (load as u32) < loads { first } else { second };
                             row.offset((load as u32 % loads) as usize * stride).read()
                         };
-                        if are_whole::<LOADS>(left) {
+                        let is_left = |load: usize| (load as u32) < left;
+                        let load_left = || -> [P::Item; LOADS] {
+                            load_together(|load| if is_left(load) { read(load) } else { P::zeroed() })
+                        };
+                        if const { takes_long::<O, P::Item>() } {
+                            let (mut items, mut load) = (load_left(), 0);
+                            while load < left.min(LOADS as u32) {
+                                intrinsics::no_unroll();
+                                fold(load as usize, items[0]);
+                                rotate(&mut items);
+                                load += 1;
+                            }
+                        } else if are_whole::<LOADS>(left) {
                             let items: [_; LOADS] = load_together(read);
                             unrolled::<LOADS>(|load| fold(load, items[load]));
                         } else {
-                            let is_left = |load: usize| (load as u32) < left;
-                            let items: [_; LOADS] =
-                                load_together(|load| if is_left(load) { read(load) } else { P::zeroed() });
+                            let items = load_left();
                             unrolled::<LOADS>(|load| {
                                 if is_left(load) {
                                     fold(load, items[load]);

@@ -211,7 +211,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                     let of_part = of_chunk - parts;
                     let len = (range.end - range.start) as u32;
                     Part { at: at.offset(range.start as usize), index: range.start, len, ..whole }
-                        .fold_units::<O, WIDTH>(&op, units, number << of_part, of_part)
+                        .fold_in_order::<O, WIDTH>(&op, units, number << of_part, of_part)
                 };
                 if is_one {
                     if lane == 0 {

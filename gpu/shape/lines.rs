@@ -248,9 +248,10 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                     }
                 })
             };
-            // Kernels with small accumulators need fewer registers if each way to load has code of its own that folds.
+            // Kernels with small accumulators need fewer registers if each way to load has code of its own that folds. (Of the ways of
+            // aligned and of other leaves, the driver compiles one.)
             let is_small = const { size_of::<O::Accumulator>() <= 4 };
-            let values = if is_aligned && (O::EXACT || is_small) {
+            let values = if is_aligned && O::EXACT {
                 fold_whole(load_by(|leaf| leaf.load()))
             } else if O::EXACT {
                 // Of each row's last items, which are no whole leaf, a thread has one, as the order does not matter.
@@ -280,7 +281,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                                 self.at(slot).load_each()
                             }
                         };
-                        (from_fn(load), items)
+                        // Not by a loop, which the compiler may keep: then leaves and lengths lie in memory.
+                        ([load(0), load(1), load(2), load(3)], items)
                     });
                 self.fold_each(&ops, |slot, all| {
                     if is_whole(slot) {
@@ -296,8 +298,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                 let are_whole = is_aligned || warp::warp_vote_all(warp::ALL, are_whole);
                 // Whether all leaves of the warp can be loaded wherever they begin.
                 let is_anywhere = if P::IS_NARROW { self.is_inside() } else { are_whole };
-                if is_small && are_whole && is_anywhere {
-                    fold_whole(load_by(|leaf| leaf.load_anywhere()))
+                if is_small && are_whole && (is_aligned || is_anywhere) {
+                    fold_whole(if is_aligned {
+                        load_by(|leaf| leaf.load())
+                    } else {
+                        load_by(|leaf| leaf.load_anywhere())
+                    })
                 } else {
                     let loads = if is_aligned {
                         load_by(|leaf| leaf.load())

@@ -27,7 +27,7 @@ use super::runs::prefix_sum;
 use super::short_rows::Split;
 use super::whole_rows::{LOADS, fold_each};
 use super::{self as shape, Shape};
-use crate::agent::{Agent, summed_from};
+use crate::agent::{Agent, Step, is_rare, summed_from};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::kernels::Parameters;
@@ -813,7 +813,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                             let split = Split::of(class, lane);
                             while done < count {
                                 intrinsics::no_unroll();
-                                self.fold_apart(batch, split, done, count);
+                                let listed = ListedFrom { short: self, batch, done, count };
+                                O::agent().fold_step(&mut Apart { listed, split });
                                 done += split.rows();
                             }
                         }
@@ -823,13 +824,19 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                         let lanes = class.saturating_sub(of_lane.trailing_zeros());
                         while done < count {
                             intrinsics::no_unroll();
+                            let listed = ListedFrom { short: self, batch, done, count };
                             if of_lane > 2 && class == 1 {
-                                self.fold_listed::<2>(batch, lanes, done, count);
+                                O::agent().fold_step(&mut OfLanes::<_, _, _, _, 2> { listed, lanes });
                             } else {
                                 match of_lane {
-                                    1 => self.fold_listed::<1>(batch, lanes, done, count),
-                                    2 => self.fold_listed::<2>(batch, lanes, done, count),
-                                    _ => self.fold_listed::<LOADS>(batch, lanes, done, count),
+                                    1 => {
+                                        O::agent().fold_step(&mut OfLanes::<_, _, _, _, 1> { listed, lanes })
+                                    }
+                                    2 => {
+                                        O::agent().fold_step(&mut OfLanes::<_, _, _, _, 2> { listed, lanes })
+                                    }
+                                    _ => O::agent()
+                                        .fold_step(&mut OfLanes::<_, _, _, _, LOADS> { listed, lanes }),
                                 }
                             }
                             done += 32 >> lanes;
@@ -976,29 +983,86 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
             }
         }
     }
+}
 
-    /// Reduces listed segments from number `done` of `count` on, as many as [`Split::rows`] says. A lane has [`LOADS`] leaves in flight, of
-    /// several segments if they are short.
+/// Listed segments of a batch, from number `done` of `count` on.
+struct ListedFrom<'a, O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
+    short: &'a Short<O, P, WIDTH, SLOTS>,
+    batch: u64,
+    done: u32,
+    count: u32,
+}
+
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> ListedFrom<'_, O, P, WIDTH, SLOTS> {
+    /// Returns the index in the batch of the segment with this number, and the segment's bounds.
     ///
     /// # Safety
     ///
-    /// All lanes of the warp call it together; the split suffices for each of these segments.
+    /// There is such a segment.
     #[inline(always)]
-    unsafe fn fold_apart(&self, batch: u64, split: Split, done: u32, count: u32) {
-        let Arguments { input, op, .. } = self.arguments;
-        let bounds = self.warp * (BATCH + 1);
+    unsafe fn segment(&self, number: u32) -> (u32, u64, u64) {
+        let Short { bounds, list, warp, .. } = self.short;
+        // SAFETY: as the caller promises; the warp has written its lists.
+        unsafe {
+            let index = u32::from(list.read(warp * BATCH + number));
+            let at = warp * (BATCH + 1) + index;
+            (index, bounds.read(at), bounds.read(at + 1))
+        }
+    }
+}
+
+/// As many of the segments as [`Split::rows`] says. A lane has [`LOADS`] leaves in flight, of several segments if they are short. The
+/// split suffices for each of these segments.
+struct Apart<'a, O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> {
+    listed: ListedFrom<'a, O, P, WIDTH, SLOTS>,
+    split: Split,
+}
+
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Step<O, P::Item>
+    for Apart<'_, O, P, WIDTH, SLOTS>
+{
+    #[inline(always)]
+    unsafe fn fold<S: Op<P::Item>>(
+        &mut self,
+        stand_in: impl Fn(O) -> S,
+        take: impl Fn(&S, S::Accumulator) -> Option<(O, O::Accumulator)>,
+    ) -> bool {
+        let &mut Self { ref listed, split } = self;
+        let &ListedFrom { short, batch, done, count } = listed;
+        let Arguments { input, op, .. } = short.arguments;
         let number_of = |load: usize| done + split.group() + split.row_of(load);
+        let mut are_taken = true;
         // SAFETY: as the caller promises.
         unsafe {
-            // The index of a load's segment in the batch, and the segment's bounds. A load without a segment has the first one's.
+            // A load without a segment has the first one's.
             let segment_of = |load: usize| {
                 let number = number_of(load);
-                let number = if number < count { number } else { done };
-                let index = u32::from(self.list.read(self.warp * BATCH + number));
-                (index, self.bounds.read(bounds + index), self.bounds.read(bounds + index + 1))
+                listed.segment(if number < count { number } else { done })
             };
+            let deliver = |load: usize, op: &S, value| {
+                if number_of(load) < count {
+                    let (index, start, stop) = segment_of(load);
+                    match take(op, value) {
+                        Some((op, value)) => {
+                            short.arguments.deliver(&op, batch + u64::from(index), value, stop - start);
+                        }
+                        None => are_taken = false,
+                    }
+                }
+            };
+            if const { is_rare::<S, P::Item>() } {
+                let load = |load: usize| {
+                    let (_, start, stop) = segment_of(load);
+                    let (at, item) = (input.offset(start as usize), split.leaf_of(load) * WIDTH as u32);
+                    let len = if number_of(load) < count { (stop - start) as u32 } else { 0 };
+                    let op = stand_in(if len > 0 { op.begin(at.read()) } else { op });
+                    (op, at.offset(item as usize), len.saturating_sub(item))
+                };
+                split.fold_rarely::<S, P, WIDTH>(load, deliver);
+                return are_taken;
+            }
             let (mut ops, mut ats, mut lefts, mut are_whole) =
-                ([op; LOADS], [input; LOADS], [0; LOADS], true);
+                ([stand_in(op); LOADS], [input; LOADS], [0; LOADS], true);
             unrolled::<LOADS>(|load| {
                 let (_, start, stop) = segment_of(load);
                 let (item, len) = (split.leaf_of(load) * WIDTH as u32, (stop - start) as u32);
@@ -1010,54 +1074,59 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 let is_whole = (if left > 0 { left } else { len }) >= WIDTH as u32;
                 are_whole &= is_whole && is_aligned(ats[load], WIDTH);
                 if len > 0 {
-                    ops[load] = op.begin(input.offset(start as usize).read());
+                    ops[load] = stand_in(op.begin(input.offset(start as usize).read()));
                 }
             });
             let are_whole = warp::warp_vote_all(warp::ALL, are_whole);
-            let values = fold_each::<O, P, WIDTH, LOADS>(
+            let values = fold_each::<S, P, WIDTH, LOADS>(
                 &ops,
                 |load| ats[load],
                 |load| (split.leaf_of(load) * WIDTH as u32).into(),
                 lefts,
                 [are_whole, are_whole, false],
             );
-            split.settle::<O, P::Item>(ops, values, |load, op, value| {
-                if number_of(load) < count {
-                    let (index, start, stop) = segment_of(load);
-                    self.arguments.deliver(op, batch + u64::from(index), value, stop - start);
-                }
-            });
+            split.settle::<S, P::Item>(ops, values, deliver);
         }
+        are_taken
     }
+}
 
-    /// Reduces listed segments from number `done` of `count` on, as many as there are lanes for, with
-    /// 2^`lanes` lanes each.
-    ///
-    /// # Safety
-    ///
-    /// All lanes of the warp call it together; 2^`lanes` · LEAVES leaves suffice for each of these segments.
+/// As many of the segments as there are lanes for, with 2^`lanes` lanes each. 2^`lanes` · LEAVES leaves suffice for each of these segments.
+struct OfLanes<'a, O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize, const LEAVES: usize> {
+    listed: ListedFrom<'a, O, P, WIDTH, SLOTS>,
+    lanes: u32,
+}
+
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize, const LEAVES: usize> Step<O, P::Item>
+    for OfLanes<'_, O, P, WIDTH, SLOTS, LEAVES>
+{
     #[inline(always)]
-    unsafe fn fold_listed<const LEAVES: usize>(&self, batch: u64, lanes: u32, done: u32, count: u32) {
+    unsafe fn fold<S: Op<P::Item>>(
+        &mut self,
+        stand_in: impl Fn(O) -> S,
+        take: impl Fn(&S, S::Accumulator) -> Option<(O, O::Accumulator)>,
+    ) -> bool {
+        let &mut Self { ref listed, lanes } = self;
+        let &ListedFrom { short, batch, done, count } = listed;
         let lane = warp::lane_id();
-        let bounds = self.warp * (BATCH + 1);
         let (rank, part) = (done + (lane >> lanes), lane & ((1 << lanes) - 1));
         let item = part * (LEAVES * WIDTH) as u32;
         // SAFETY: as the caller promises.
         unsafe {
-            let Arguments { input: mut at, mut op, .. } = self.arguments;
-            let (mut index, mut len, mut is_inside) = (0, 0, true);
+            let Arguments { input: mut at, op: first, .. } = short.arguments;
+            let (mut index, mut len, mut is_inside, mut op) = (0, 0, true, stand_in(first));
             if rank < count {
-                index = u32::from(self.list.read(self.warp * BATCH + rank));
-                let (start, stop) = (self.bounds.read(bounds + index), self.bounds.read(bounds + index + 1));
-                is_inside = self.arguments.is_inside(WIDTH, start, stop);
+                let (start, stop);
+                (index, start, stop) = listed.segment(rank);
+                is_inside = short.arguments.is_inside(WIDTH, start, stop);
                 len = (stop - start) as u32;
                 at = at.offset(start as usize);
                 if len > 0 {
-                    op = op.begin(at.read());
+                    op = stand_in(first.begin(at.read()));
                 }
             }
             let mut values = [[op.identity(); WIDTH]; LEAVES];
-            fold_leaves::<O, P, WIDTH, LEAVES>(
+            fold_leaves::<S, P, WIDTH, LEAVES>(
                 &op,
                 &mut values,
                 at.offset(item as usize),
@@ -1065,11 +1134,16 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 item.into(),
                 is_inside,
             );
-            let value = of_leaves::<O, P::Item, WIDTH, LEAVES>(&op, values);
-            let value = fold_lanes::<O, P::Item>(&op, value, lanes);
-            if rank < count && part == 0 {
-                self.arguments.deliver(&op, batch + u64::from(index), value, len.into());
+            let value = of_leaves::<S, P::Item, WIDTH, LEAVES>(&op, values);
+            let value = fold_lanes::<S, P::Item>(&op, value, lanes);
+            if rank >= count || part > 0 {
+                return true;
             }
+            let taken = take(&op, value);
+            if let Some((op, value)) = &taken {
+                short.arguments.deliver(op, batch + u64::from(index), *value, len.into());
+            }
+            taken.is_some()
         }
     }
 }

@@ -4,7 +4,7 @@ use super::lines::folds_several;
 use super::segments::{Arguments, fold_leaf, load_leaf, plan_of, rotate, warp_of_grid};
 pub use super::segments::{Cut, SegmentBounds};
 use crate::Op;
-use crate::agent::{Agent, folds_by_loads};
+use crate::agent::{Agent, Step, folded_bytes, folds_by_loads, is_rare};
 use crate::exchange::slot;
 use crate::input::Input;
 use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
@@ -71,7 +71,7 @@ pub unsafe fn reduce_rows<O: Op<P::Item>, P: Input, const WIDTH: usize>(
                     part.index = range.start;
                     part.len = (range.end - range.start) as u32;
                     let units = Units::of::<O, P::Item, WIDTH>(cut.has(Cut::SHORT), &cut);
-                    let of_chunk = part.fold_units::<O, WIDTH>(&op, units, 0, units.of_chunk(cut.block));
+                    let of_chunk = part.fold_in_order::<O, WIDTH>(&op, units, 0, units.of_chunk(cut.block));
                     if plan.chunks == 1 {
                         value = of_chunk;
                     } else {
@@ -117,7 +117,7 @@ impl Units {
         }
         let leaves = leaves_of_rows::<O, I>(WIDTH);
         // Four larger accumulators would not fit in registers.
-        let can_wait = leaves == 1 && size_of::<O::Accumulator>() <= 16;
+        let can_wait = leaves == 1 && folded_bytes::<O, I>() <= 16;
         Self { leaves: 5 + leaves.ilog2(), row, wait: can_wait && cut.has(Cut::LOW) }
     }
 
@@ -131,7 +131,7 @@ impl Units {
 /// Returns how many leaves of a row of the plan a lane has accumulators for, if it folds several rows: two or
 /// one.
 const fn leaves_of_rows<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
-    if size_of::<O::Accumulator>() * width <= 32 { 2 } else { 1 }
+    if folded_bytes::<O, I>() * width <= 32 { 2 } else { 1 }
 }
 
 /// A chunk that a warp folds, or a row or segment if the order of its items does not matter.
@@ -237,9 +237,29 @@ impl<P: Input> Part<P> {
     ///
     /// # Safety
     ///
+    /// All lanes of the warp call it together, with the same operator.
+    #[inline(always)]
+    pub unsafe fn fold_in_order<O: Op<P::Item>, const WIDTH: usize>(
+        self,
+        op: &O,
+        units: Units,
+        unit: u32,
+        count: u32,
+    ) -> O::Accumulator {
+        let mut step =
+            InOrder::<O, P, WIDTH> { part: self, op: *op, units, unit, count, value: op.identity() };
+        // SAFETY: as the caller promises.
+        unsafe { O::agent().fold_step(&mut step) };
+        step.value
+    }
+
+    /// As [`fold_in_order`](Self::fold_in_order), by this operator.
+    ///
+    /// # Safety
+    ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    pub unsafe fn fold_units<O: Op<P::Item>, const WIDTH: usize>(
+    unsafe fn fold_units<O: Op<P::Item>, const WIDTH: usize>(
         &self,
         op: &O,
         units: Units,
@@ -288,6 +308,52 @@ impl<P: Input> Part<P> {
             }
             let waiting = if units.wait { LOADS.trailing_zeros() } else { 0 };
             fold_lanes::<O, P::Item>(op, of_units, count.saturating_sub(waiting))
+        }
+    }
+
+    /// As [`fold_units`](Self::fold_units), with the code of one leaf.
+    ///
+    /// # Safety
+    ///
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn fold_rarely<O: Op<P::Item>, const WIDTH: usize>(
+        &self,
+        op: &O,
+        units: Units,
+        unit: u32,
+        count: u32,
+    ) -> O::Accumulator {
+        let lane = warp::lane_id();
+        let row = if units.row == 0 { self.len } else { units.row };
+        // Lane i keeps the value of the leaves 32 i to 32 i + 31.
+        let groups = units.leaves + count - 5;
+        let (mut of_groups, mut group) = (op.identity(), 0);
+        // SAFETY: as the caller promises; the leaves have these items.
+        unsafe {
+            while group >> groups == 0 {
+                intrinsics::no_unroll();
+                let leaf = (unit << units.leaves) + group * warp::WARP_SIZE + lane;
+                let (mut all, mut item) = ([op.identity(); WIDTH], leaf * WIDTH as u32);
+                // A row of 32 leaves has no others, though units may have 64.
+                if item >= row {
+                    item = self.len;
+                }
+                while item < self.len {
+                    intrinsics::no_unroll();
+                    let (at, left) = (self.at.offset(item as usize), self.len - item);
+                    let loaded = load_leaf::<O, P, WIDTH>(at, left);
+                    fold_leaf::<O, P, WIDTH>(op, &mut all, loaded, at, left, self.index + u64::from(item));
+                    item += row;
+                }
+                let value = fold_lanes::<O, P::Item>(op, of_thread::<O, P::Item, WIDTH>(op, all), 5);
+                let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
+                if lane == group {
+                    of_groups = value;
+                }
+                group += 1;
+            }
+            fold_lanes::<O, P::Item>(op, of_groups, groups)
         }
     }
 
@@ -422,6 +488,44 @@ impl<P: Input> Part<P> {
     }
 }
 
+/// Some units of a part, and their value.
+struct InOrder<O: Op<P::Item>, P: Input, const WIDTH: usize> {
+    part: Part<P>,
+    op: O,
+    units: Units,
+    /// The first unit, and how many there are, as a logarithm.
+    unit: u32,
+    count: u32,
+    /// The value, in lane 0.
+    value: O::Accumulator,
+}
+
+impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Step<O, P::Item> for InOrder<O, P, WIDTH> {
+    #[inline(always)]
+    unsafe fn fold<S: Op<P::Item>>(
+        &mut self,
+        stand_in: impl Fn(O) -> S,
+        take: impl Fn(&S, S::Accumulator) -> Option<(O, O::Accumulator)>,
+    ) -> bool {
+        let op = stand_in(self.op);
+        // SAFETY: as the caller promises.
+        let value = unsafe {
+            if const { is_rare::<S, P::Item>() } {
+                self.part.fold_rarely::<S, WIDTH>(&op, self.units, self.unit, self.count)
+            } else {
+                self.part.fold_units::<S, WIDTH>(&op, self.units, self.unit, self.count)
+            }
+        };
+        match take(&op, value) {
+            Some((_, value)) => {
+                self.value = value;
+                true
+            }
+            None => warp::lane_id() > 0,
+        }
+    }
+}
+
 /// Calls `load`, whose loads are all issued before one of their values is used, if accumulators are small: without the barrier,
 /// ptxas 13.0.88 loaded and folded one leaf after another in some kernels (segments of 1,000 `f32` 112 µs in place of 99 on an
 /// H100). Large accumulators need the registers, and spill with it (`var` of these segments 124 in place of 110).
@@ -484,22 +588,16 @@ pub(super) unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, con
             fold_whole(ahead::<O, P::Item, _>(|| from_fn(|load| leaf_of(load).load())));
         } else if O::EXACT {
             let items = load_whole::<O, P, WIDTH, LOADS>(&leaf_of, lefts, is_inside);
-            unrolled::<LOADS>(|load| {
-                let mut all = [ops[load].identity(); WIDTH];
-                if lefts[load] >= WIDTH as u32 {
-                    O::agent().fold_load(&ops[load], &mut all, P::items(items[load]), index_of(load));
+            let value_of = |op: &O, load: usize, items: P::Leaf<WIDTH>, left: u32| {
+                let mut all = [op.identity(); WIDTH];
+                if left >= WIDTH as u32 {
+                    O::agent().fold_load(op, &mut all, P::items(items), index_of(load));
                 } else if !P::IS_NARROW {
-                    fold_leaf::<O, P, WIDTH>(
-                        &ops[load],
-                        &mut all,
-                        items[load],
-                        leaf_of(load),
-                        lefts[load],
-                        index_of(load),
-                    );
+                    fold_leaf::<O, P, WIDTH>(op, &mut all, items, leaf_of(load), left, index_of(load));
                 }
-                values[load] = all[0];
-            });
+                all[0]
+            };
+            unrolled::<LOADS>(|load| values[load] = value_of(&ops[load], load, items[load], lefts[load]));
         } else {
             let is_whole = is_whole && !is_apart::<O, P::Item>();
             let items: [P::Leaf<WIDTH>; LOADS] = in_flight::<O, P::Item, _>(|| {

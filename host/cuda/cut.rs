@@ -445,6 +445,7 @@ fn are_whole(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
 /// | `var` of 1,500 of 32,768 `f16` | 76 | 50 |
 /// | `logsumexp` of 300 of 10,485 `f32` | 22 | 19 |
 /// | `logsumexp` of 1,500 of 30,000 `f32` | 223 | 129 |
+/// | `logsumexp` of 600 of 65,536 `f32` | 91 | 70 |
 /// | `var` of 1,300 of 51,592 `f32` | 150 | 118 |
 /// | `var` of 600 of 65,536 `f32` | 89 | 73 |
 /// | `var` of 958 of 70,000 `f32` | 123 | 102 |
@@ -474,12 +475,12 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
         (false, 3 | 4) if plan.chunks > 1 && lines == 1 => {
             types.folds_several || count >= 2 * u64::from(gpu.multiprocessors)
         }
-        (false, 3 | 4)
-            if plan.chunks > 1 && (2..=LOW_PARTS).contains(&lines) && is_aligned && types.bytes <= 4 =>
-        {
-            types.folds_several
+        (false, words) => {
+            let are_low = plan.chunks > 1 && (2..=LOW_PARTS).contains(&lines) && types.bytes <= 4;
+            matches!(words, 3 | 4) && are_low && is_aligned
+                || are_uneven(gpu, types, rows, block, &plan)
+                || are_faster_in_parts(types, rows, &plan)
         }
-        (false, _) => are_uneven(gpu, types, rows, block, &plan) || are_faster_in_parts(types, rows, &plan),
         _ => false,
     }
 }
@@ -503,12 +504,19 @@ fn are_parts(gpu: &Gpu, types: &Types, rows: Rows, block: u32) -> bool {
 /// | of 3,001 `f64` | 6 | 74 | 76 |
 /// | `nanmean` of 2,000 `f32` | 2 | 66 | 89 |
 /// | of 4,001 `f32` | 4 | 97 | 75 |
-/// | `logsumexp` of 1,500 `f32` | 2 | 286 | 244 |
-/// | of 4,001 `f32` | 4 | 135 | 181 |
+/// | `logsumexp` of 4,001 `f32` | 4 | 134 | 113 |
+/// | of 4,096 `f32` | 4 | 98 | 106 |
+/// | of 5,001 `f32` | 5 | 110 | 124 |
+/// | of 8,192 `f32` | 8 | 81 | 99 |
+/// | of 4,001 `f16` (2^28 bytes) | 4 | 219 | 198 |
+/// | of 4,096 `f16` | 4 | 163 | 185 |
+/// | of 2,500 `f64` | 5 | 101 | 122 |
 fn is_faster_whole(types: &Types, Rows { length, is_aligned, .. }: Rows, plan: &Plan) -> bool {
     match length.div_ceil(plan.row) {
         3 => true,
-        lines if plan.chunks > 1 || types.words > 4 || !types.folds_several && lines > 2 => false,
+        _ if plan.chunks > 1 || types.words > 4 => false,
+        4 if !types.folds_several => !is_aligned,
+        3.. if !types.folds_several => false,
         2 => types.words == 4 && (types.bytes == 4 || types.bytes < 4 && is_aligned),
         4 | 5 => true,
         6 => types.bytes < 8,
@@ -540,10 +548,13 @@ fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32, plan: &Plan) -> 
 /// | `var` of 20,001 `f16` | 158 | 164 | 275 |
 /// | `var` of 51,593 `f32` | | 129 | 123 |
 /// | `var` of 70,001 `f16` (2^27 bytes) | | 118 | 116 |
+/// | `logsumexp` of 10,485 `f32` | 148 | 118 | |
+/// | `logsumexp` of 20,001 `f32` | 145 | 115 | |
+/// | `logsumexp` of 70,001 `f32` | | 136 | 162 |
+/// | `logsumexp` of 100,003 `f32` | | 121 | 142 |
 fn are_faster_in_parts(types: &Types, rows: Rows, plan: &Plan) -> bool {
     let lines = lines_of_chunk(plan);
     !rows.is_aligned
-        && types.folds_several
         && plan.chunks > 1
         && matches!(types.words, 3 | 4)
         && types.bytes == 4
@@ -697,7 +708,9 @@ fn resident_for_blocks(types: &Types, family: Family, is_aligned: bool, lines: u
         // With 64 registers the kernel spills. Variances of rows of `f16`, µs with 64 and with 80: rows of 54,379 283 and 229, of 107,907,
         // whose chunks have four lines, 215 and 219.
         (true, false, 3 | 4) if bytes == 2 && !is_aligned && lines <= 2 => 768,
-        (true, false, 7..) if bytes != 2 => 768,
+        // With 64 registers and with 80, µs: `skewness` of rows of 16,385 `f16` 618 and 513, of 33,175 712 and 564, of 54,379 670 and 433;
+        // `nanvar` of 16,385 709 and 746, of 54,379 683 and 728.
+        (true, false, 7..) => 768,
         // A block folds one chunk. Unaligned items are loaded one by one.
         (false, true, 1) if !is_aligned && bytes >= 4 => 1536,
         (false, true, 2) if !is_aligned && bytes == 4 && lines >= 8 => 1536,

@@ -115,7 +115,10 @@ checks! {
 }
 
 /// Values whose exponentials exceed `f64`, alternately below and above the first value of their segment.
-fn check_far_apart<T: Sample>(from: impl Fn(f64) -> T) {
+fn check_far_apart<T: Sample, const BLOCK: u32>(from: impl Fn(f64) -> T)
+where
+    Threads<BLOCK>: Block,
+{
     if !has_turn(size_of::<T>() / 2) {
         return;
     }
@@ -132,7 +135,7 @@ fn check_far_apart<T: Sample>(from: impl Fn(f64) -> T) {
             offsets.push(host.len() as u32);
         }
     }
-    let alone = |items: &[T]| format!("{:?}", items.reduce::<LogSumExp, 64>().unwrap());
+    let alone = |items: &[T]| format!("{:?}", items.reduce::<LogSumExp, BLOCK>().unwrap());
     let of_segments: Vec<String> =
         offsets.windows(2).map(|ends| alone(&host[ends[0] as usize..ends[1] as usize])).collect();
     let of_columns: Vec<String> = (0..3)
@@ -141,17 +144,30 @@ fn check_far_apart<T: Sample>(from: impl Fn(f64) -> T) {
     for device in devices() {
         let x = device.upload(&host).unwrap();
         let case = format!("{} on {device}", T::NAME);
-        compare(&case, x.segments(&offsets).unwrap().reduce::<LogSumExp, 64>(), &of_segments);
+        compare(&case, x.segments(&offsets).unwrap().reduce::<LogSumExp, BLOCK>(), &of_segments);
         let columns = x.slice(..6_000).unwrap();
-        compare(&case, columns.columns(3).unwrap().reduce::<LogSumExp, 64>(), &of_columns);
+        compare(&case, columns.columns(3).unwrap().reduce::<LogSumExp, BLOCK>(), &of_columns);
+        // So many rows that warps have whole ones.
+        let (host, most) =
+            if device.is_emulator() { (host.clone(), 6_000) } else { (host.repeat(32), 1 << 30) };
+        let x = device.upload(&host).unwrap();
+        for len in [1, 3, 9, 33, 300, 601, 1_500, 9_001] {
+            let count = (most / len).clamp(1, host.len() / len);
+            let of_rows: Vec<String> = host.chunks(len).take(count).map(alone).collect();
+            let rows = x.slice(..count * len).unwrap();
+            let case = format!("{case}, rows of {len}");
+            compare(&case, rows.rows(len).unwrap().reduce::<LogSumExp, BLOCK>(), &of_rows);
+        }
     }
 }
 
 #[test]
 fn exponentials_far_apart() {
-    check_far_apart(|value| value as f32);
-    check_far_apart(|value| value);
-    check_far_apart(f16::from_f64);
+    check_far_apart::<_, 32>(|value| value as f32);
+    check_far_apart::<_, 256>(|value| value as f32);
+    check_far_apart::<_, 64>(|value| value);
+    check_far_apart::<_, 256>(|value| value);
+    check_far_apart::<_, 64>(f16::from_f64);
 }
 
 /// So many segments that a block has whole segments of several chunks.

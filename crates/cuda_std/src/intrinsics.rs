@@ -26,6 +26,17 @@ pub fn opaque(value: u32) -> u32 {
     }
 }
 
+/// As [`opaque`], but the compiler leaves the value out if nothing uses it.
+#[inline(always)]
+pub fn in_register(value: u32) -> u32 {
+    on_device! {
+        let mut value = value;
+        // SAFETY: a comment is not an instruction.
+        unsafe { asm!("/* {} */", inout(reg32) value, options(pure, nomem, nostack, preserves_flags)) };
+        value
+    }
+}
+
 /// Calls `run`, and keeps the compiler from merging its code with that of another branch.
 ///
 /// If one branch loads several items at once and the other loads them one by one, the compiler would move the

@@ -195,9 +195,43 @@ fn compile(root: &Path, family: &str, target: &Path) -> Result<(String, Modules)
     let kernels = CudaBuilder::new(root.join("gpu"));
     let file = kernels.build_args(&["--features", family]).target_dir(folder).build()?;
     let ptx = fs::read_to_string(file)?;
-    let modules = cuda_builder::split(&ptx);
+    let modules: Modules = cuda_builder::split(&ptx)
+        .into_iter()
+        .map(|(entry, module)| (entry, with_short_names(&module)))
+        .collect();
     println!("{family}: {} entry points, {} s", modules.len(), start.elapsed().as_secs());
     Ok((ptx.lines().next().unwrap_or_default().to_owned(), modules))
+}
+
+/// Returns a module with numbers in place of mangled names of functions, which are long and contain a hash of the crate, and with short
+/// labels: `$0_12` for `$L__BB0_12`.
+fn with_short_names(module: &str) -> String {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_$%.".contains(letter);
+    let mut functions: Vec<&str> = Vec::new();
+    let mut short = String::with_capacity(module.len());
+    let mut rest = module;
+    while let Some(start) = rest.find(is_of_name) {
+        let (before, after) = rest.split_at(start);
+        let (word, after) = after.split_at(after.find(|letter| !is_of_name(letter)).unwrap_or(after.len()));
+        short.push_str(before);
+        rest = after;
+        if let Some(label) = word.strip_prefix("$L__BB") {
+            short.push('$');
+            short.push_str(label);
+        } else if word.starts_with("_R") {
+            // A parameter is named after its function.
+            let (name, parameter) = word.split_at(word.rfind("_param_").unwrap_or(word.len()));
+            let number = functions.iter().position(|other| *other == name).unwrap_or_else(|| {
+                functions.push(name);
+                functions.len() - 1
+            });
+            short.push_str(&format!("function_{number}{parameter}"));
+        } else {
+            short.push_str(word);
+        }
+    }
+    short.push_str(rest);
+    short
 }
 
 /// The file of packed kernels in `ptx/`.
@@ -231,7 +265,29 @@ fn pack<'a>(ptx: &Path, file: &'a str, modules: &[(&str, &str)]) -> Result<(&'a 
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    use super::{place, with_short_names};
+
+    #[test]
+    fn functions_and_labels_get_short_names() {
+        let module = ".func (.param .b32 func_retval0) _RNvCs1_1f(
+.param .b32 _RNvCs1_1f_param_0
+)
+{
+ld.param.b32 %r1, [_RNvCs1_1f_param_0];
+ret;
+}
+.func _RNvCs1_1g() { ret; }
+.visible .entry k() {
+call.uni (retval0), _RNvCs1_1f, (param0);
+@%p1 bra $L__BB2_1;
+call.uni _RNvCs1_1g, ();
+$L__BB2_1:
+ret;
+}
+";
+        let expected = module.replace("_RNvCs1_1f", "function_0").replace("_RNvCs1_1g", "function_1");
+        assert_eq!(with_short_names(module), expected.replace("$L__BB", "$"));
+    }
 
     #[test]
     fn an_entry_point_has_its_place() {
