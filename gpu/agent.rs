@@ -86,10 +86,11 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     /// Bytes of the accumulators that a warp folds items into, see [`fold_step`](Self::fold_step).
     const FOLDED_BYTES: usize = size_of::<O::Accumulator>();
 
-    /// Whether an item takes so many instructions that kernels fold items one after another in a loop.
+    /// Whether it takes so many instructions to fold an item that the kernel of columns has them once, in a loop over a thread's loads.
     const TAKES_LONG: bool = false;
 
-    /// Whether the operator stands in for another one that has failed, which is rare: then kernels have little code for it.
+    /// Whether kernels use this operator only where the result of another one could not be used, which is rare. They have little code
+    /// for it then.
     const IS_RARE: bool = false;
 
     /// How many items rows and segments must have on average for blocks to sum them in shared memory, by
@@ -265,8 +266,9 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
 
 /// Rows, segments or parts of them, which a warp folds at a time. [`Agent::fold_step`] says by which operator.
 pub trait Step<O: Op<I>, I: Copy + 'static> {
-    /// Folds by the operators that `stand_in` returns for those of type `O`. `take` returns the operator that is meant and its
-    /// accumulator, or `None` if the accumulator of the stand-in does not serve. Returns whether all accumulators of the lane serve.
+    /// Folds the items by operators of type `S`: `stand_in` returns the one that is used in place of an operator of type `O`. `take` turns
+    /// an operator of type `S` and its accumulator back into ones of type `O`, or returns `None` if the accumulator cannot be used. Returns
+    /// whether `take` returned no `None` in this lane.
     ///
     /// # Safety
     ///

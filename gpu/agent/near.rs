@@ -3,7 +3,7 @@
 //!
 //! Most chunks need one exponential an item, of the item's distance from the first item. [`Near`] sums these.
 //! Its sum shows if an item was too far above the first for an `f64`. Then the chunk is folded once more, by
-//! the general operator. So are rows and segments that a warp folds at a time.
+//! the general operator. Warps fold rows and segments in the same way: by [`Near`], and once more if its sum shows such an item.
 
 use super::{Agent, Room, Step, of_row, room};
 use crate::element::{Dtype, Element};

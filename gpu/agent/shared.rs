@@ -128,9 +128,10 @@ pub(super) unsafe fn store_by_call<A: Copy, V>(
     }
 }
 
-/// Whether a kernel's functions take accumulators of type `A`. Those of [`Both`](crate::op::together::Both) are packed, and lie in memory
-/// if they are passed. When they were passed byte by byte, and also as words, on an H200 a variance of 2,600 `f16` beside their mean came out
-/// 20 units in the last place too large, where the emulator ran the same PTX right. As words it also took up to twice as long.
+/// Returns whether a function can have accumulators of type `A` as parameters. Those of [`Both`](crate::op::together::Both) are packed, and
+/// the compiler would put them into memory to pass them. When they were passed byte by byte, and also as words, an H200 computed a variance of
+/// 2,600 `f16` beside their mean that was 20 units in the last place too large. The emulator ran the same PTX right. As words it also took
+/// up to twice as long.
 const fn is_passed<A>() -> bool {
     align_of::<A>() >= 4
 }

@@ -332,10 +332,11 @@ struct Several<'a, O: Op<P::Item>, P: Input, const WIDTH: usize> {
     split: Split,
     /// Items of a row.
     len: u32,
-    /// The first row, and where that of the lane lies.
+    /// The index of the first of these rows.
     row: u64,
+    /// Where the lane's first row lies.
     at: P,
-    /// How many rows there are from the lane's first one on.
+    /// The number of rows from the lane's first one on.
     rows: u32,
     /// Whether leaves are whole and aligned.
     is_whole: bool,

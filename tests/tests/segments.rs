@@ -147,7 +147,7 @@ where
         compare(&case, x.segments(&offsets).unwrap().reduce::<LogSumExp, BLOCK>(), &of_segments);
         let columns = x.slice(..6_000).unwrap();
         compare(&case, columns.columns(3).unwrap().reduce::<LogSumExp, BLOCK>(), &of_columns);
-        // So many rows that warps have whole ones.
+        // On a GPU there are enough rows for the kernel in which a warp folds whole rows.
         let (host, most) =
             if device.is_emulator() { (host.clone(), 6_000) } else { (host.repeat(32), 1 << 30) };
         let x = device.upload(&host).unwrap();

@@ -43,17 +43,11 @@ pub fn fold_constants(module: &str) -> String {
         rest = &after[line..];
     }
     pieces.push(rest.to_owned());
-    // Where functions begin that only the module itself can call. What is called by no other function that stays is left out.
+    // Of each piece, where its function begins, and the function's name, if only this module can call the function and no caller has been
+    // found yet.
     let mut unused: Vec<_> =
         pieces.iter().map(|piece| function(piece).map(|(start, name)| (start, name.to_owned()))).collect();
-    let mut open: Vec<_> = pieces
-        .iter()
-        .zip(&unused)
-        .map(|(piece, function)| match function {
-            Some((start, _)) => &piece[..*start],
-            None => piece,
-        })
-        .collect();
+    let mut open: Vec<_> = pieces.iter().zip(&unused).map(|(piece, unused)| without(piece, unused)).collect();
     while let Some(text) = open.pop() {
         for (piece, function) in pieces.iter().zip(&mut unused) {
             if function.as_ref().is_some_and(|(_, name)| text.contains(name.as_str())) {
@@ -62,11 +56,15 @@ pub fn fold_constants(module: &str) -> String {
             }
         }
     }
-    let kept = pieces.iter().zip(&unused).map(|(piece, unused)| match unused {
+    pieces.iter().zip(&unused).map(|(piece, unused)| without(piece, unused)).collect()
+}
+
+/// Returns a piece without its function, if that is unused.
+fn without<'a>(piece: &'a str, unused: &Option<(usize, String)>) -> &'a str {
+    match unused {
         Some((start, _)) => &piece[..*start],
         None => piece,
-    });
-    kept.collect()
+    }
 }
 
 /// Returns the name of a piece's function, and where the function begins, if it is one that only the module itself can call.

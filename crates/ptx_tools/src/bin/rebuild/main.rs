@@ -206,15 +206,11 @@ fn compile(root: &Path, family: &str, target: &Path) -> Result<(String, Modules)
 /// Returns a module with numbers in place of mangled names of functions, which are long and contain a hash of the crate, and with short
 /// labels: `$0_12` for `$L__BB0_12`.
 fn with_short_names(module: &str) -> String {
-    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_$%.".contains(letter);
+    let is_no_name = |letter: char| !letter.is_ascii_alphanumeric() && !"_$%.".contains(letter);
     let mut functions: Vec<&str> = Vec::new();
     let mut short = String::with_capacity(module.len());
-    let mut rest = module;
-    while let Some(start) = rest.find(is_of_name) {
-        let (before, after) = rest.split_at(start);
-        let (word, after) = after.split_at(after.find(|letter| !is_of_name(letter)).unwrap_or(after.len()));
-        short.push_str(before);
-        rest = after;
+    for piece in module.split_inclusive(is_no_name) {
+        let word = piece.trim_end_matches(is_no_name);
         if let Some(label) = word.strip_prefix("$L__BB") {
             short.push('$');
             short.push_str(label);
@@ -229,8 +225,8 @@ fn with_short_names(module: &str) -> String {
         } else {
             short.push_str(word);
         }
+        short.push_str(&piece[word.len()..]);
     }
-    short.push_str(rest);
     short
 }
 
