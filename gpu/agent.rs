@@ -397,6 +397,8 @@ mod sealed {
     impl Sealed for terms::Products {}
     #[cfg(any(test, target_arch = "nvptx64"))]
     impl Sealed for twins::ByTwin {}
+    #[cfg(any(test, target_arch = "nvptx64"))]
+    impl Sealed for twins::ByEither {}
     #[cfg(not(target_arch = "nvptx64"))]
     impl Sealed for crate::element::alias::AsBytes {}
 }

@@ -112,6 +112,7 @@ macro_rules! accumulators_add_up {
 }
 
 mod bits;
+pub(crate) mod by_value;
 pub mod center;
 pub(crate) mod counts;
 #[macro_use]
@@ -146,7 +147,7 @@ crate::for_each_comparison! { operators! { comparisons } }
 /// What most operators' files use.
 mod prelude {
     pub use crate::agent::{Agent, Listed, Tally};
-    pub use crate::element::{Dtype, Element, Summand, Total, Wide};
+    pub use crate::element::{Element, Summand, Total, Wide};
     pub use crate::op::Op;
     pub use bytemuck::{Pod, Zeroable};
     pub use num_traits::{ConstOne, ConstZero};

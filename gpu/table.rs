@@ -15,10 +15,12 @@
 /// Two types of the same size share kernels (`op/twins.rs`): signed integers run the kernels of the unsigned type, and `bf16`
 /// runs the kernels of `f16`. Each type has its own kernels
 /// - for spans, whose kernel has 32 registers, and code for two types spills more of them (maxima of `u64` 200 bytes in place of 48);
-/// - for columns of pairs and of rows with `each`: weighted means of `u8` took 3.9 ms in place of 0.2, maxima of `u8` 94 µs in place of 77;
+/// - for columns of `exact_dot`, and of rows with `each` that are not `by value`: maxima of `u8` took 94 µs in place of 77;
 /// - for floats that are `rows as wholes`, whose accumulators have other sizes;
-/// - for all shapes of a row with `apart`: `logsumexp`, because functions would be called for both types; `minmax`, because
-///   rows of `i8` took 58 µs in place of 49.
+/// - for all shapes of a row with `apart`: `minmax`, because rows of `i8` took 58 µs in place of 49.
+///
+/// An operator of a row `by value` depends on the type only in what it takes of an item (`op/by_value.rs`), so its kernels compute
+/// only that for both types. So do those `for others`.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
 /// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER` and `floats as OTHER`: those
@@ -41,7 +43,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::sum(&[1u8, 2, 255])?, 258);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum: Sum each;
+            sum: Sum each by value;
             /// The product of a slice or a buffer; see [`Prod`](crate::Prod) for its type. For no elements it
             /// is 1.
             ///
@@ -49,14 +51,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::prod(&[1.5f64, 2.0])?, 3.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            prod: Prod each;
+            prod: Prod each by value;
             /// The sum of the squares of a slice or a buffer; see [`SumSq`](crate::SumSq) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::sumsq(&[3i8, -4])?, 25);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sumsq: SumSq each;
+            sumsq: SumSq each by value;
             /// The smallest element of a slice or a buffer. A NaN makes it NaN. Empty input is an error.
             ///
             /// ```
@@ -131,7 +133,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::norm_l1(&[3i8, -128])?, 131.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            norm_l1: NormL1 any;
+            norm_l1: NormL1 any by value;
             /// The Euclidean norm, without overflow or underflow on the way; see [`NormL2`](crate::NormL2)
             /// for its type.
             ///
@@ -140,14 +142,14 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::norm_l2(&[3.0 * huge, -4.0 * huge])?, 5.0 * huge);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            norm_l2: NormL2 any;
+            norm_l2: NormL2 any by value;
             /// The largest magnitude; see [`NormMax`](crate::NormMax) for its type. Empty input is an error.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::norm_max(&[3i8, -128])?, 128.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            norm_max: NormMax large;
+            norm_max: NormMax large by value;
             /// Whether any element is nonzero. A NaN is nonzero.
             ///
             /// ```
@@ -267,7 +269,7 @@ macro_rules! for_each_operator {
             /// assert_eq!(gpu_reduce::logsumexp(&[1000.0f32, 1000.0])?, 1000.0 + 2f32.ln());
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            logsumexp: LogSumExp any apart;
+            logsumexp: LogSumExp any by value;
             /// The sum, with compensated rounding errors; see [`CompensatedSum`](crate::CompensatedSum) for
             /// its error.
             ///
@@ -350,7 +352,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::dot(&[1i8, 2, 3], &[4i8, 5, -6])?, -4);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            dot: Dot any;
+            dot: Dot any by value;
             /// The sum of the squared differences of two slices or buffers of the same length; see
             /// [`DistanceSquared`](crate::DistanceSquared) for its type.
             ///
@@ -358,7 +360,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::distance_squared(&[1.0f32, 5.0], &[4.0f32, 1.0])?, 25.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            distance_squared: DistanceSquared any;
+            distance_squared: DistanceSquared any by value;
             /// The sum of the magnitudes of the differences of two slices or buffers of the same length; see
             /// [`DistanceL1`](crate::DistanceL1) for its type.
             ///
@@ -366,7 +368,7 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::distance_l1(&[1u8, 5], &[4u8, 1])?, 7.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            distance_l1: DistanceL1 any;
+            distance_l1: DistanceL1 any by value;
             /// The mean of the first slice or buffer, weighted by the second; see
             /// [`WeightedMean`](crate::WeightedMean) for its type.
             ///
@@ -374,14 +376,14 @@ macro_rules! for_each_pair_operator {
             /// assert_eq!(gpu_reduce::weighted_mean(&[1.0f64, 4.0], &[2.0f64, 1.0])?, 2.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            weighted_mean: WeightedMean any;
+            weighted_mean: WeightedMean any by value;
             /// The cosine of the angle between two vectors; see [`Cosine`](crate::Cosine) for its type.
             ///
             /// ```
             /// assert_eq!(gpu_reduce::cosine(&[1.0f32, 0.0], &[0.0f32, 2.0])?, 0.0);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            cosine: Cosine any;
+            cosine: Cosine any by value;
             /// The exact dot product, rounded once to the nearest number; see [`ExactDot`](crate::ExactDot)
             /// for its type.
             ///
@@ -409,7 +411,7 @@ macro_rules! for_each_comparison {
             /// assert_eq!(gpu_reduce::count_where(&[1.0f32, 3.0, 2.0], Greater(1.5))?, 2);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            count_where: CountWhere large;
+            count_where: CountWhere large by value;
             /// The sum of the elements for which a comparison holds; see [`SumWhere`](crate::SumWhere) for
             /// its type.
             ///
@@ -419,7 +421,7 @@ macro_rules! for_each_comparison {
             /// assert_eq!(gpu_reduce::sum_where(&[1u8, 3, 2], LessEqual(2))?, 3);
             /// # Ok::<(), gpu_reduce::Error>(())
             /// ```
-            sum_where: SumWhere any;
+            sum_where: SumWhere any by value;
         }
     };
 }
@@ -520,7 +522,8 @@ macro_rules! files {
 
 /// Finds the kernels that serve a row and a type, and calls `$then!` with their name and type:
 ///
-/// - `@own` if they are the row's, for the type or its twin; `@shared` if they serve other operators, too;
+/// - `@own` if they are the row's, for the type or its twin; `@by_value` if only the value of an item depends on which;
+///   `@shared` if they serve other operators, too;
 /// - `@apart` if they are the row's, for this type alone; `@alike` if they are the row's, for the type or its twin without
 ///   a difference;
 /// - `@exact` and `@shared_exact` if they are for this type alone, without a kernel of inputs of a row;
@@ -572,6 +575,13 @@ macro_rules! kernels_of {
     };
     (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident apart]) => {
         $then! { @apart $args $name $type }
+    };
+    (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident by value]) => {
+        $then! { @by_value $args $name $type }
+    };
+    // Of floats.
+    (@any $then:ident $args:tt $name:ident $type:ident [$blocks:ident integers for others]) => {
+        $then! { @by_value $args $name $type }
     };
     (@any $then:ident $args:tt $name:ident $type:ident $how:tt) => {
         $then! { @own $args $name $type }
@@ -675,13 +685,24 @@ macro_rules! compiled {
         with_twin! { twins $args $name $type }
         compiled! { @alone $args $name $type }
     };
-    (@shared $args:tt $name:ident $type:ident) => {
-        with_twin! { shared_twins $args $name $type }
-        compiled! { @shared_alone $args $name $type }
+    (@shared [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
+        with_twin! { shared_either [$kind $op $how] $name $type }
+        compiled! {
+            @of_one_type $kind
+            [
+                concat!(stringify!($name), "_", stringify!($type)); op member =>
+                $crate::op::shared::Shared::new($crate::op::twins::InKernel::of_either(op, 0), member)
+            ]
+            $op $type
+        }
     };
     (@apart $args:tt $name:ident $type:ident) => {
         compiled! { @twins $args $name $type }
         compiled! { @alone $args $name $type }
+    };
+    (@by_value [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
+        with_twin! { either [$kind $op $how] $name $type }
+        compiled! { @of_one_type $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type }
     };
     (@alike $args:tt $name:ident $type:ident) => {
         with_twin! { alike $args $name $type }
@@ -693,27 +714,16 @@ macro_rules! compiled {
         compiled! { @apart [$kind $op [wholes]] $name $type }
     };
     (@shared_exact [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
-        compiled! { @shared_twins [$kind $op [wholes]] $name $type }
         compiled! { @shared_alone [$kind $op [wholes]] $name $type }
     };
     (@alone [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
         compiled! { @of_one_type $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type }
         compiled! { @columns_alone $blocks $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type }
     };
-    (@shared_alone [$kind:ident $op:ident $how:tt] $name:ident $type:ident) => {
-        compiled! {
-            @of_one_type $kind
-            [
-                concat!(stringify!($name), "_", stringify!($type)); op member =>
-                $crate::op::shared::Shared::new(op, member)
-            ]
-            $op $type
-        }
-    };
     (@twins [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
         compiled! { @$blocks $kind [concat!(stringify!($name), "_", stringify!($type))] $op $type }
     };
-    (@shared_twins [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
+    (@shared_alone [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident) => {
         compiled! {
             @$blocks $kind
             [
@@ -735,19 +745,32 @@ macro_rules! compiled {
             $op $type
         }
     };
-    (@shared_twins [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident $twin:ident) => {
+    (@shared_either [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident $($twin:ident)?) => {
         compiled! {
             @$blocks $kind
             [
                 concat!(stringify!($name), "_", stringify!($type)); op member =>
-                $crate::op::twins::Twins::<
-                    _, $crate::op::shared::Shared<of!($kind operator $op $twin)>, of!($kind item $twin)
-                >::shared::<of!($kind item $type)>(op, member)
+                $crate::op::shared::Shared::new($crate::op::twins::InKernel::of_either(op, member), member)
             ]
             $op $type
         }
     };
-    // Columns: a kernel for two types, but one for each type of pairs and of rows with a kernel for each BLOCK.
+    (@either [$kind:ident $op:ident [$blocks:ident $($copies:ident)*]] $name:ident $type:ident $($twin:ident)?) => {
+        compiled! {
+            @either $blocks $kind
+            [
+                concat!(stringify!($name), "_", stringify!($type)); op member =>
+                $crate::op::twins::InKernel::of_either(op, member)
+            ]
+            $op $type
+        }
+    };
+    (@either $blocks:ident $kind:ident $kernel:tt $op:ident $type:ident) => {
+        compiled! { @$blocks $kind $kernel $op $type }
+        compiled! { @columns_alone $blocks $kind $kernel $op $type }
+    };
+    // Columns have a kernel for two types, but one for each type of `exact_dot` and of rows with a kernel for each BLOCK that are not by
+    // value.
     (@columns $name:tt $op:ty, $item:ty) => {
         #[cfg(feature = "columns")]
         shape_entries! { columns $name $op, $item }

@@ -10,6 +10,7 @@ use crate::element::{Dtype, Element};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::host_simd::{self, Source};
 use crate::input::{Input, OneByOne};
+use crate::op::by_value::{Value, taken};
 use crate::op::exponential::{NEAR, exp};
 use crate::op::logsumexp::Exponentials;
 use crate::op::{LogSumExp, Op, two_sum};
@@ -26,14 +27,24 @@ use cuda_std::{shared_array, thread, warp};
 #[repr(C)]
 pub(crate) struct Near {
     pub(crate) origin: f64,
+    /// Whether items are of the second of two [types that share a kernel](crate::op::twins). Kernels alone set it. (Not a `bool`,
+    /// which is no plain value.)
+    pub(crate) is_second: u64,
 }
 
 impl Near {
     /// Distances from the first item, if it is a number below 2^30 in magnitude.
     #[inline(always)]
-    pub(crate) fn from(first: f64) -> Self {
+    pub(crate) fn from<T: Element>(self, first: T) -> Self {
         const MOST: f64 = (1 << 30) as f64;
-        Self { origin: if first.abs() < MOST { first } else { f64::NAN } }
+        let first = self.value(first);
+        Self { origin: if first.abs() < MOST { first } else { f64::NAN }, ..self }
+    }
+
+    /// Returns an item's value.
+    #[inline(always)]
+    pub(crate) fn value<T: Element>(self, item: T) -> f64 {
+        taken(Value, item, self.is_second != 0)
     }
 
     /// Whether no item of a sum was too far above the origin.
@@ -74,11 +85,11 @@ impl<I: Element> Agent<LogSumExp, I> for NearFirst {
 
     #[inline(always)]
     fn fold_item(self, op: &LogSumExp, all: &mut Exponentials, item: I, _: u64) {
-        let near = exp::<I>(op.near.distance::<I>(item.as_f64()));
+        let near = exp::<I>(op.near.distance::<I>(op.near.value(item)));
         if all.is_near() && op.near.will_do(near) {
             all.add_near(near);
         } else {
-            *all = fold_any::<I>(op, *all, item.as_f64());
+            *all = fold_any::<I>(op, *all, op.near.value(item));
         }
     }
 
@@ -185,7 +196,7 @@ impl<I: Element> Agent<Far, I> for Rarely {
 
     #[inline(always)]
     fn fold_item(self, far: &Far, all: &mut Exponentials, item: I, _: u64) {
-        *all = fold_any::<I>(&far.0, *all, item.as_f64());
+        *all = fold_any::<I>(&far.0, *all, far.0.near.value(item));
     }
 
     #[inline(always)]
@@ -248,7 +259,7 @@ impl<T: Element> Op<T> for Near {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> f64 {
-        exp::<T>(self.distance::<T>(element.as_f64()))
+        exp::<T>(self.distance::<T>(self.value(element)))
     }
 
     #[inline(always)]

@@ -1,8 +1,9 @@
 //! How kernels fold that two types of items share: as the operator for the type that is meant.
 
-use super::{Agent, Room, folds_by_loads, room, takes_long};
+use super::{Agent, Room, folds_by_loads, room, summed_from, takes_long};
 use crate::op::Op;
-use crate::op::twins::{Twins, recast};
+use crate::op::by_value::ByValue;
+use crate::op::twins::{Either, Twins, recast};
 use core::array::from_fn;
 
 /// Folds by the operators for both types, and takes the value of the one for the type of the items.
@@ -57,4 +58,17 @@ impl<I: Copy + 'static, J: Copy + 'static, A: Op<I>, B: Op<J>> Agent<Twins<A, B,
             }
         }
     }
+}
+
+/// Folds by the operator's own methods.
+#[derive(Clone, Copy)]
+pub(crate) struct ByEither;
+
+impl<I: Copy + 'static, O: ByValue<I>> Agent<Either<O>, I> for ByEither {
+    const ROOM: Room = room::<O, I>();
+    const FOLDS_BY_LOADS: bool = folds_by_loads::<O, I>();
+    const TAKES_LONG: bool = {
+        assert!(summed_from::<O, I>().is_none(), "exact sums");
+        takes_long::<O, I>()
+    };
 }

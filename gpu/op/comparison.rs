@@ -1,7 +1,8 @@
 //! Comparisons of elements with a scalar.
 #![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
-use crate::element::{Element, Summand, Wide};
+use crate::element::{Element, Key, Summand, Wide};
+use crate::op::by_value::{KeyOr, taken};
 use bytemuck::{Pod, Zeroable, bytes_of_mut};
 use num_traits::{Bounded, ConstZero};
 
@@ -28,7 +29,7 @@ pub enum Comparison<T> {
 /// A comparison as a range of [keys](crate::element::Key): it holds for keys inside the range, or for those
 /// outside.
 ///
-/// The four keys are the least and the greatest of the range, the key that a NaN gets, and which side holds.
+/// The four keys are the least and the greatest of the range, the key that a NaN gets, and 0 if it holds for keys inside.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Range<T: Element>([T::Key; 4]);
@@ -39,7 +40,7 @@ impl<T: Element> Range<T> {
         let (Less(scalar) | LessEqual(scalar) | Greater(scalar) | GreaterEqual(scalar) | Equal(scalar)
         | NotEqual(scalar)) = comparison;
         let (least, greatest) = (T::Key::min_value(), T::Key::max_value());
-        let (within, without) = (least, greatest);
+        let (within, without) = (T::Key::zeroed(), greatest);
         let (mut low, mut high) = (scalar.key_of_number(), scalar.key_of_number());
         if scalar.widen() == T::Wide::ZERO && !T::Wide::EXACT {
             // From −0.0, which has the uppermost bit set, to +0.0.
@@ -69,7 +70,7 @@ impl<T: Element> Range<T> {
         let (least, greatest) = (T::Key::min_value(), T::Key::max_value());
         // Of integers the range is empty.
         let high = if T::Wide::EXACT { least } else { greatest };
-        Self([greatest, high, greatest, least])
+        Self([greatest, high, greatest, T::Key::zeroed()])
     }
 
     /// Returns the range that holds for all elements but NaNs.
@@ -92,13 +93,29 @@ impl<T: Element> Range<T> {
     pub fn holds(self, element: T) -> bool {
         let [low, high, nan, side] = self.0;
         let key = element.key(nan);
-        ((low <= key) & (key <= high)) != (side == T::Key::max_value())
+        ((low <= key) & (key <= high)) != (side != T::Key::zeroed())
+    }
+
+    /// As [`holds`](Self::holds), in a kernel: for an element of the second of two types if `is_second`. Keys are compared by how far they are
+    /// from the least one, modulo their number, which is the same for signed and for unsigned keys. (Of integers no range is empty here.)
+    #[inline(always)]
+    pub(crate) fn holds_twin(self, element: T, is_second: bool) -> bool {
+        let [low, high, nan, side] = self.0;
+        let key = taken(KeyOr(nan), element, is_second);
+        let is_inside = if T::Wide::EXACT {
+            let from_low =
+                |key: T::Key| (key.wide().wrapping_sub(low.wide()) as u64) << (64 - 8 * size_of::<T>());
+            from_low(key) <= from_low(high)
+        } else {
+            (low <= key) & (key <= high)
+        };
+        is_inside != (side != T::Key::zeroed())
     }
 
     /// Returns the least and the greatest key of the range, the key of a NaN, and whether it holds for those outside.
     #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) fn keys(self) -> ([T::Key; 3], bool) {
         let [low, high, nan, side] = self.0;
-        ([low, high, nan], side == T::Key::max_value())
+        ([low, high, nan], side != T::Key::zeroed())
     }
 }

@@ -1,3 +1,4 @@
+use crate::op::by_value::{ByValue, Value, by_value, taken};
 use crate::op::prelude::*;
 use crate::op::sqrt;
 
@@ -10,6 +11,14 @@ use crate::op::sqrt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Cosine;
+
+impl<T: Element> ByValue<(T, T)> for Cosine {
+    #[inline(always)]
+    fn lift_twin(&self, (a, b): (T, T), _: u64, is_second: bool) -> [f64; 3] {
+        let (a, b) = (taken(Value, a, is_second), taken(Value, b, is_second));
+        [a * b, a * a, b * b]
+    }
+}
 
 impl<T: Element> Op<(T, T)> for Cosine {
     const NAME: &'static str = "cosine";
@@ -26,11 +35,7 @@ impl<T: Element> Op<(T, T)> for Cosine {
         [-0.0; 3]
     }
 
-    #[inline(always)]
-    fn lift(&self, (a, b): (T, T), _: u64) -> [f64; 3] {
-        let (a, b) = (a.as_f64(), b.as_f64());
-        [a * b, a * a, b * b]
-    }
+    by_value! { (T, T) }
 
     #[inline(always)]
     fn combine(&self, a: [f64; 3], b: [f64; 3]) -> [f64; 3] {

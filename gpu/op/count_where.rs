@@ -1,6 +1,7 @@
 #![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
 use crate::agent::extremes::Counting;
+use crate::op::by_value::ByValue;
 use crate::op::comparison::{Comparison, Range};
 use crate::op::counts::{Count, Predicate};
 use crate::op::prelude::*;
@@ -28,6 +29,19 @@ impl<T: Element> Predicate<T> for CountWhere<T> {
     #[cfg(not(target_arch = "nvptx64"))]
     fn range(self) -> Range<T> {
         self.0
+    }
+}
+
+impl<T: Element> ByValue<T> for CountWhere<T> {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> u64 {
+        self.0.holds_twin(item, is_second).into()
+    }
+
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], _: u64, is_second: bool) -> u64 {
+        let holds = |item| u32::from(self.0.holds_twin(item, is_second));
+        items.into_iter().map(holds).sum::<u32>().into()
     }
 }
 

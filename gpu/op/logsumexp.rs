@@ -21,7 +21,7 @@ pub struct LogSumExp {
     pub(crate) near: Near,
 }
 
-by_name! { LogSumExp { near: Near { origin: 0.0 } } }
+by_name! { LogSumExp { near: Near { origin: 0.0, is_second: 0 } } }
 
 /// A sum of exponentials of distances from an origin.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -62,6 +62,13 @@ impl Exponentials {
 }
 
 impl LogSumExp {
+    /// The operator for items of the second of two types that share kernels, if `is_second`.
+    #[inline(always)]
+    #[cfg_attr(not(any(test, target_arch = "nvptx64")), allow(dead_code))]
+    pub(crate) fn of_twin(self, is_second: bool) -> Self {
+        Self { near: Near { is_second: is_second.into(), ..self.near } }
+    }
+
     /// Returns the accumulator of an element of type `T`.
     #[inline(always)]
     pub(crate) fn lift_value<T: Element>(&self, value: f64) -> Exponentials {
@@ -89,12 +96,12 @@ impl<T: Element> Op<T> for LogSumExp {
     }
 
     fn parameters(&self) -> &[u8] {
-        bytemuck::bytes_of(self)
+        bytemuck::bytes_of(&self.near.origin)
     }
 
     #[inline(always)]
     fn begin(&self, first: T) -> Self {
-        Self { near: Near::from(first.as_f64()) }
+        Self { near: self.near.from(first) }
     }
 
     #[inline(always)]
@@ -109,7 +116,7 @@ impl<T: Element> Op<T> for LogSumExp {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> Exponentials {
-        self.lift_value::<T>(element.as_f64())
+        self.lift_value::<T>(self.near.value(element))
     }
 
     #[inline(always)]

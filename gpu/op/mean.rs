@@ -1,7 +1,8 @@
+use crate::op::by_value::{ByValue, Summed, by_value, cast, lift_each, taken};
 use crate::op::exact::{Exact, ExactElement, Summing};
 use crate::op::prelude::*;
 use crate::op::tally::{OfTally, Tallied};
-use crate::op::{ExactMean, ExactSum, ExactSumTwofold};
+use crate::op::{ExactMean, ExactSum, ExactSumTwofold, Sum};
 
 /// The arithmetic mean.
 ///
@@ -24,19 +25,28 @@ impl<T: Element> Op<T> for Mean {
 
     accumulators_add_up! { T::Total }
 
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> T::Total {
-        element.total()
-    }
-
-    #[inline(always)]
-    fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Total {
-        load.into_iter().fold(T::Total::NOTHING, |all, element| all.plus(element.total()))
-    }
+    by_value! { T }
 
     #[inline(always)]
     fn finish(&self, all: T::Total, count: u64) -> Option<T::Real> {
         Some(T::real(all.to_f64() / count as f64))
+    }
+}
+
+impl<T: Element> ByValue<T> for Mean {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> T::Total {
+        taken(Summed, item, is_second)
+    }
+
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], index: u64, is_second: bool) -> T::Total {
+        if const { T::Total::EXACT && size_of::<T>() <= 4 } {
+            // The sum of a load has 64 bits at most.
+            let sum: i64 = cast(Sum.lift_load_twin(items, index, is_second));
+            return cast(i128::from(sum));
+        }
+        lift_each(self, items, index, is_second)
     }
 }
 

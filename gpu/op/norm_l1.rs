@@ -1,4 +1,6 @@
+use crate::op::by_value::{ByValue, by_value, cast, is_signed};
 use crate::op::prelude::*;
+use crate::op::{DistanceL1, Sum};
 
 /// The L1 norm: the sum of the magnitudes of the elements.
 ///
@@ -7,6 +9,24 @@ use crate::op::prelude::*;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NormL1;
+
+impl<T: Element> ByValue<T> for NormL1 {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, index: u64, is_second: bool) -> T::Total {
+        DistanceL1.lift_twin((item, T::zeroed()), index, is_second)
+    }
+
+    /// A GPU adds several unsigned integers in one instruction.
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], index: u64, is_second: bool) -> T::Total {
+        let distances = DistanceL1.lift_load_twin(items.map(|item| (item, T::zeroed())), index, is_second);
+        if const { T::Total::EXACT && size_of::<T>() <= 2 } {
+            let sum: i64 = cast(Sum.lift_load_twin(items, index, false));
+            return if is_signed::<T>(is_second) { distances } else { cast(i128::from(sum)) };
+        }
+        distances
+    }
+}
 
 impl<T: Element> Op<T> for NormL1 {
     const NAME: &'static str = "norm_l1";
@@ -20,15 +40,7 @@ impl<T: Element> Op<T> for NormL1 {
 
     accumulators_add_up! { T::Total }
 
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> T::Total {
-        element.total().abs()
-    }
-
-    #[inline(always)]
-    fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Total {
-        load.into_iter().fold(T::Total::NOTHING, |all, element| all.plus(element.total().abs()))
-    }
+    by_value! { T }
 
     #[inline(always)]
     fn finish(&self, all: T::Total, count: u64) -> Option<T::Real> {

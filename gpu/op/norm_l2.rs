@@ -1,5 +1,6 @@
 use crate::agent::chunks::MiddlingFirst;
 use crate::op::Squares as _;
+use crate::op::by_value::{ByValue, Value, by_value, taken};
 use crate::op::prelude::*;
 
 /// The Euclidean norm: the square root of the sum of the squares of the elements.
@@ -13,6 +14,13 @@ pub struct NormL2;
 
 type Squares<T> = <<T as Element>::Wide as Wide>::Squares;
 
+impl<T: Element> ByValue<T> for NormL2 {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> Squares<T> {
+        Squares::<T>::of(taken(Value, item, is_second))
+    }
+}
+
 impl<T: Element> Op<T> for NormL2 {
     const NAME: &'static str = "norm_l2";
     type Accumulator = Squares<T>;
@@ -25,10 +33,7 @@ impl<T: Element> Op<T> for NormL2 {
 
     accumulators_add_up! { Squares<T> }
 
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> Squares<T> {
-        Squares::<T>::of(element.as_f64())
-    }
+    by_value! { T }
 
     #[inline(always)]
     fn finish(&self, all: Squares<T>, _: u64) -> Option<T::Real> {

@@ -1,4 +1,6 @@
+use crate::op::by_value::{ByValue, Magnitude, OfMagnitude, by_value, taken};
 use crate::op::prelude::*;
+use crate::tree::unrolled;
 
 /// The maximum norm: the largest magnitude of an element.
 ///
@@ -6,6 +8,32 @@ use crate::op::prelude::*;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NormMax;
+
+impl<T: Element> ByValue<T> for NormMax {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> u64 {
+        taken(Magnitude, item, is_second)
+    }
+
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], _: u64, is_second: bool) -> u64 {
+        let (mut all, mut short) = (0, 0);
+        unrolled::<N>(|place| {
+            let magnitude = taken(Magnitude, items[place], is_second);
+            if const { size_of::<T>() <= 4 } {
+                short = (magnitude as u32).max(short);
+            } else {
+                all = magnitude.max(all);
+            }
+        });
+        if const { size_of::<T>() <= 4 } { short.into() } else { all }
+    }
+
+    #[inline(always)]
+    fn finish_twin(&self, all: u64, count: u64, is_second: bool) -> Option<T::Real> {
+        (count > 0).then(|| T::real(taken(OfMagnitude(all), T::zeroed(), is_second)))
+    }
+}
 
 impl<T: Element> Op<T> for NormMax {
     const NAME: &'static str = "norm_max";
@@ -22,10 +50,7 @@ impl<T: Element> Op<T> for NormMax {
         0
     }
 
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> u64 {
-        element.magnitude()
-    }
+    by_value! { T }
 
     #[inline(always)]
     fn combine(&self, a: u64, b: u64) -> u64 {
@@ -34,6 +59,6 @@ impl<T: Element> Op<T> for NormMax {
 
     #[inline(always)]
     fn finish(&self, all: u64, count: u64) -> Option<T::Real> {
-        (count > 0).then(|| T::real(T::of_magnitude(all)))
+        ByValue::<T>::finish_twin(self, all, count, false)
     }
 }

@@ -1,6 +1,7 @@
+use crate::op::by_value::{ByValue, Short, Widened, by_value, cast, is_signed, lift_each, taken};
 use crate::op::prelude::*;
-use bytemuck::cast;
-use cuda_std::intrinsics::{mul_lo_i32, mul_lo_u32};
+use crate::tree::unrolled;
+use cuda_std::intrinsics::mul_lo_i32;
 
 /// The product of the elements.
 ///
@@ -9,6 +10,33 @@ use cuda_std::intrinsics::{mul_lo_i32, mul_lo_u32};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Prod;
+
+impl<T: Element> ByValue<T> for Prod {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> T::Wide {
+        taken(Widened, item, is_second)
+    }
+
+    /// The two or four integers in a word multiply in 32 bits, which hold their product.
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], index: u64, is_second: bool) -> T::Wide {
+        if const { T::Wide::EXACT && size_of::<T>() <= 2 } {
+            let mut all = T::Wide::ONE;
+            let of_word = const { 4 / size_of::<T>() };
+            let mut of_one = 1;
+            unrolled::<N>(|place| {
+                let factor = taken(Short, items[place], is_second);
+                of_one = if place % of_word == 0 { factor } else { mul_lo_i32(of_one, factor) };
+                if (place + 1) % of_word == 0 || place + 1 == N {
+                    let product = if is_signed::<T>(is_second) { of_one.into() } else { i64::from(of_one as u32) };
+                    all = all.times(cast(product));
+                }
+            });
+            return all;
+        }
+        lift_each(self, items, index, is_second)
+    }
+}
 
 impl<T: Element> Op<T> for Prod {
     const NAME: &'static str = "prod";
@@ -25,27 +53,7 @@ impl<T: Element> Op<T> for Prod {
         T::Wide::ONE
     }
 
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> T::Wide {
-        element.widen()
-    }
-
-    /// The two or four integers in a word multiply in 32 bits, which hold their product.
-    #[inline(always)]
-    fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Wide {
-        let words = load.chunks_exact(4 / size_of::<T>().clamp(1, 4));
-        match T::DTYPE {
-            Dtype::I8 | Dtype::I16 => words.fold(T::Wide::ONE, |product, word| {
-                let factors = word.iter().map(|factor| cast::<_, i64>(factor.widen()) as i32);
-                product.times(cast(i64::from(factors.reduce(mul_lo_i32).unwrap_or(1))))
-            }),
-            Dtype::U8 | Dtype::U16 => words.fold(T::Wide::ONE, |product, word| {
-                let factors = word.iter().map(|factor| cast::<_, u64>(factor.widen()) as u32);
-                product.times(cast(u64::from(factors.reduce(mul_lo_u32).unwrap_or(1))))
-            }),
-            _ => load.into_iter().fold(T::Wide::ONE, |product, element| product.times(element.widen())),
-        }
-    }
+    by_value! { T }
 
     #[inline(always)]
     fn combine(&self, a: T::Wide, b: T::Wide) -> T::Wide {

@@ -1,5 +1,7 @@
+use crate::element::Element;
+use crate::op::by_value::{ByValue, Value, taken};
+use crate::op::powers::{Powers, Standardized};
 use crate::op::{Kurtosis, Moments};
-use crate::op::powers::Standardized;
 use bytemuck::{Pod, Zeroable};
 
 /// The skewness of a whole population: the third central moment in units of the standard deviation.
@@ -21,8 +23,20 @@ by_name! { Skewness { origin: 0.0 } }
 
 forward! {
     Skewness, "skewness": |op| Standardized<3> = Standardized::<3>(Moments { origin: op.origin }),
-    begin |first| Self { origin: first.as_f64() },
+    begin |first| op.begin_twin(first, false),
     agent crate::agent::chunks::ChunksBy(|op: &Self| Moments { origin: op.origin })
+}
+
+impl<T: Element> ByValue<T> for Skewness {
+    #[inline(always)]
+    fn begin_twin(&self, first: T, is_second: bool) -> Self {
+        Self { origin: taken(Value, first, is_second) }
+    }
+
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> Powers {
+        Powers::of_distance(taken(Value, item, is_second) - self.origin)
+    }
 }
 
 serves! {

@@ -42,8 +42,22 @@ macro_rules! spread {
 
         forward! {
             $op, $name: |op| Variance<$spread, $root> = Variance::<$spread, $root>::new(op.ddof, op.origin),
-            begin |first| Self { origin: first.as_f64(), ..*op },
+            begin |first| crate::op::by_value::ByValue::begin_twin(op, first, false),
             agent $agent
+        }
+
+        impl<T: crate::Element> crate::op::by_value::ByValue<T> for $op {
+            #[inline(always)]
+            fn begin_twin(&self, first: T, is_second: bool) -> Self {
+                use crate::op::by_value::{Value, taken};
+                Self { origin: taken(Value, first, is_second), ..*self }
+            }
+
+            #[inline(always)]
+            fn lift_twin(&self, item: T, _: u64, is_second: bool) -> <Self as crate::Op<T>>::Accumulator {
+                use crate::op::by_value::{Value, taken};
+                crate::op::spread::Distances::of::<T>(taken(Value, item, is_second), self.origin)
+            }
         }
     };
 }
@@ -73,7 +87,7 @@ impl<T: Element, S: Distances, const ROOT: bool> Op<T> for Variance<S, ROOT> {
 
     #[inline(always)]
     fn lift(&self, element: T, _: u64) -> S {
-        S::of(element, self.origin)
+        S::of::<T>(element.as_f64(), self.origin)
     }
 
     #[inline(always)]
@@ -85,8 +99,8 @@ impl<T: Element, S: Distances, const ROOT: bool> Op<T> for Variance<S, ROOT> {
 
 /// Items by their distances from one of them.
 pub trait Distances: Summand {
-    /// Returns the distances of one item, of which `origin` is the first of all.
-    fn of<T: Element>(item: T, origin: f64) -> Self;
+    /// Returns the distances of the value of an item of type `T`. The first value is `origin`.
+    fn of<T: Element>(value: f64, origin: f64) -> Self;
 
     /// Returns the sum of the squared distances from the mean, divided by the count less `ddof`.
     fn variance<T: Element>(self, count: u64, ddof: u64) -> f64;
@@ -120,8 +134,7 @@ impl Summand for Spread {
 impl Distances for Spread {
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "0, or NaN if the value is not finite")]
-    fn of<T: Element>(item: T, origin: f64) -> Self {
-        let value = item.as_f64();
+    fn of<T: Element>(value: f64, origin: f64) -> Self {
         // The distance of two finite `f64` may overflow; the second term makes only distances of values that
         // are not finite NaN.
         let distance = match T::DTYPE {
@@ -200,8 +213,7 @@ impl Summand for SpreadOfNumbers {
 impl Distances for SpreadOfNumbers {
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "0, or NaN if the value is infinite")]
-    fn of<T: Element>(item: T, _: f64) -> Self {
-        let value = item.as_f64();
+    fn of<T: Element>(value: f64, _: f64) -> Self {
         if value.is_nan() {
             return Self::NOTHING;
         }

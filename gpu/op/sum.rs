@@ -1,3 +1,4 @@
+use crate::op::by_value::{ByValue, Widened, by_value, is_signed, lift_each, taken};
 use crate::op::exact::Exact;
 use crate::op::prelude::*;
 use crate::op::tally::{OfTally, Tallied};
@@ -24,30 +25,34 @@ impl<T: Element> Op<T> for Sum {
 
     accumulators_add_up! { T::Wide }
 
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> T::Wide {
-        element.widen()
-    }
-
-    /// A GPU adds two or four products in one instruction; here each is an element times 1.
-    #[inline(always)]
-    fn lift_load<const N: usize>(&self, load: [T; N], _: u64) -> T::Wide {
-        if size_of::<[T; N]>() != 16 {
-            return load.into_iter().fold(T::Wide::NOTHING, |sum, element| sum.plus(element.widen()));
-        }
-        let words = || cast::<[T; N], [u32; 4]>(load).into_iter();
-        match T::DTYPE {
-            Dtype::I8 => cast(i64::from(words().fold(0, |sum, word| dp4a_i32(word, 0x0101_0101, sum)))),
-            Dtype::U8 => cast(u64::from(words().fold(0, |sum, word| dp4a_u32(word, 0x0101_0101, sum)))),
-            Dtype::I16 => cast(i64::from(words().fold(0, |sum, word| dp2a_lo_i32(word, 0x0101, sum)))),
-            Dtype::U16 => cast(u64::from(words().fold(0, |sum, word| dp2a_lo_u32(word, 0x0101, sum)))),
-            _ => load.into_iter().fold(T::Wide::NOTHING, |sum, element| sum.plus(element.widen())),
-        }
-    }
+    by_value! { T }
 
     #[inline(always)]
     fn finish(&self, all: T::Wide, count: u64) -> Option<T::Wide> {
         Some(if count == 0 { T::Wide::ZERO } else { all.canonical() })
+    }
+}
+
+impl<T: Element> ByValue<T> for Sum {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> T::Wide {
+        taken(Widened, item, is_second)
+    }
+
+    /// A GPU adds two or four products in one instruction; here each is an item times 1.
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], index: u64, is_second: bool) -> T::Wide {
+        if size_of::<[T; N]>() != 16 || size_of::<T>() > 2 || !T::Wide::EXACT {
+            return lift_each(self, items, index, is_second);
+        }
+        let words: [u32; 4] = cast(items);
+        let signed = |add: fn(u32, u32, i32) -> i32, ones| words.iter().fold(0, |sum, &word| add(word, ones, sum));
+        let unsigned = |add: fn(u32, u32, u32) -> u32, ones| words.iter().fold(0, |sum, &word| add(word, ones, sum));
+        let (signed, unsigned) = match size_of::<T>() {
+            1 => (signed(dp4a_i32, 0x0101_0101), unsigned(dp4a_u32, 0x0101_0101)),
+            _ => (signed(dp2a_lo_i32, 0x0101), unsigned(dp2a_lo_u32, 0x0101)),
+        };
+        cast(if is_signed::<T>(is_second) { i64::from(signed) } else { i64::from(unsigned) })
     }
 }
 

@@ -1,6 +1,7 @@
 #![allow(clippy::multiple_bound_locations, reason = "in what `derive(Pod)` makes")]
 
 use crate::agent::terms::Picked;
+use crate::op::by_value::{ByValue, Short, Widened, cast, lift_each, short_sum, taken};
 use crate::op::comparison::{Comparison, Range};
 use crate::op::prelude::*;
 
@@ -22,6 +23,24 @@ impl<T: Element> SumWhere<T> {
     #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) fn range(&self) -> Range<T> {
         self.0
+    }
+}
+
+impl<T: Element> ByValue<T> for SumWhere<T> {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, _: u64, is_second: bool) -> T::Wide {
+        if self.0.holds_twin(item, is_second) { taken(Widened, item, is_second) } else { T::Wide::NOTHING }
+    }
+
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], index: u64, is_second: bool) -> T::Wide {
+        if const { T::Wide::EXACT && size_of::<T>() <= 2 } {
+            let or_nothing = |item| {
+                if self.0.holds_twin(item, is_second) { taken(Short, item, is_second) } else { 0 }
+            };
+            return cast(short_sum(items, or_nothing));
+        }
+        lift_each(self, items, index, is_second)
     }
 }
 

@@ -1,4 +1,6 @@
 use crate::agent::terms::Products;
+use crate::op::Dot;
+use crate::op::by_value::{ByValue, by_value};
 use crate::op::prelude::*;
 
 /// The sum of the squares of the elements.
@@ -8,6 +10,18 @@ use crate::op::prelude::*;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct SumSq;
+
+impl<T: Element> ByValue<T> for SumSq {
+    #[inline(always)]
+    fn lift_twin(&self, item: T, index: u64, is_second: bool) -> T::Wide {
+        Dot.lift_twin((item, item), index, is_second)
+    }
+
+    #[inline(always)]
+    fn lift_load_twin<const N: usize>(&self, items: [T; N], index: u64, is_second: bool) -> T::Wide {
+        Dot.lift_load_twin(items.map(|item| (item, item)), index, is_second)
+    }
+}
 
 impl<T: Element> Op<T> for SumSq {
     const NAME: &'static str = "sumsq";
@@ -21,10 +35,7 @@ impl<T: Element> Op<T> for SumSq {
 
     accumulators_add_up! { T::Wide }
 
-    #[inline(always)]
-    fn lift(&self, element: T, _: u64) -> T::Wide {
-        element.widen().times(element.widen())
-    }
+    by_value! { T }
 
     #[inline(always)]
     fn finish(&self, all: T::Wide, count: u64) -> Option<T::Wide> {

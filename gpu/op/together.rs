@@ -1,12 +1,10 @@
 //! Several operators in one pass.
 
-use super::{Max, Mean, Min, Std, Sum, Var};
+use super::{Max, Mean, Min, Sum, Var};
 use crate::agent::Agent;
 use crate::agent::several::{As, Nested, Pair};
-use crate::element::Element;
 use crate::kernels::Kernels;
 use crate::op::Op;
-use crate::op::shared::{Member, Serves, store_result};
 use bytemuck::{Pod, Zeroable};
 use core::marker::PhantomData;
 
@@ -75,27 +73,6 @@ impl<I: Copy + 'static, A: Op<I>, B: Op<I>> Op<I> for Both<A, B> {
     fn finish(&self, all: Self::Accumulator, count: u64) -> Option<Self::Output> {
         let (Self(a, b), Both(of_a, of_b)) = (*self, all);
         Some(Both(a.finish(of_a, count)?, b.finish(of_b, count)?))
-    }
-}
-
-impl<T: Element, A: Op<T>> Serves<T> for Both<A, Var> {
-    #[inline(always)]
-    unsafe fn store(
-        &self,
-        member: u32,
-        all: <Self as Op<T>>::Accumulator,
-        count: u64,
-        results: *mut <Self as Op<T>>::Output,
-        index: usize,
-    ) {
-        let Self(a, var) = *self;
-        // SAFETY: as the caller vouches.
-        unsafe {
-            match member {
-                Std::MEMBER => store_result::<_, T>(&Both(a, var.root()), all, count, results.cast(), index),
-                _ => store_result::<_, T>(self, all, count, results, index),
-            };
-        }
     }
 }
 
@@ -182,4 +159,4 @@ pub(crate) type SumMinMax = Both<Sum, Both<Min, Max>>;
 pub(crate) type MeanVar = Both<Mean, Var>;
 #[cfg(not(target_arch = "nvptx64"))]
 #[allow(dead_code)]
-pub(crate) type MeanStd = Both<Mean, Std>;
+pub(crate) type MeanStd = Both<Mean, super::Std>;

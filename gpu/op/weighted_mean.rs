@@ -1,3 +1,4 @@
+use crate::op::by_value::{ByValue, Value, by_value, taken};
 use crate::op::prelude::*;
 
 /// The mean of the first array, weighted by the second: the sum of their products divided by the sum of the
@@ -9,6 +10,14 @@ use crate::op::prelude::*;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct WeightedMean;
+
+impl<T: Element> ByValue<(T, T)> for WeightedMean {
+    #[inline(always)]
+    fn lift_twin(&self, (a, b): (T, T), _: u64, is_second: bool) -> [f64; 2] {
+        let (value, weight) = (taken(Value, a, is_second), taken(Value, b, is_second));
+        [value * weight, weight]
+    }
+}
 
 impl<T: Element> Op<(T, T)> for WeightedMean {
     const NAME: &'static str = "weighted_mean";
@@ -25,11 +34,7 @@ impl<T: Element> Op<(T, T)> for WeightedMean {
         [-0.0; 2]
     }
 
-    #[inline(always)]
-    fn lift(&self, (a, b): (T, T), _: u64) -> [f64; 2] {
-        let (value, weight) = (a.as_f64(), b.as_f64());
-        [value * weight, weight]
-    }
+    by_value! { (T, T) }
 
     #[inline(always)]
     fn combine(&self, a: [f64; 2], b: [f64; 2]) -> [f64; 2] {

@@ -574,6 +574,24 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         }
     }
 
+    /// As [`deliver`](Self::deliver), if a [`Step`] has [taken](Step::fold) an accumulator. Returns whether it has.
+    ///
+    /// # Safety
+    ///
+    /// As for [`deliver`](Self::deliver).
+    #[inline(always)]
+    pub(super) unsafe fn deliver_taken(
+        &self,
+        taken: Option<(O, O::Accumulator)>,
+        segment: u64,
+        len: u64,
+    ) -> bool {
+        let Some((op, all)) = taken else { return false };
+        // SAFETY: as the caller promises.
+        unsafe { self.deliver(&op, segment, all, len) };
+        true
+    }
+
     /// Returns whether the leaves of `width` items of a segment can be loaded at any address, also the last one, which may
     /// have less: by words, which reach up to 4 bytes before and after a leaf, if items are [narrow](Input::IS_NARROW).
     #[inline(always)]
@@ -1042,12 +1060,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Step<O, P
             let deliver = |load: usize, op: &S, value| {
                 if number_of(load) < count {
                     let (index, start, stop) = segment_of(load);
-                    match take(op, value) {
-                        Some((op, value)) => {
-                            short.arguments.deliver(&op, batch + u64::from(index), value, stop - start);
-                        }
-                        None => are_taken = false,
-                    }
+                    let segment = batch + u64::from(index);
+                    are_taken &= short.arguments.deliver_taken(take(op, value), segment, stop - start);
                 }
             };
             if const { is_rare::<S, P::Item>() } {
@@ -1139,11 +1153,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize, const LEA
             if rank >= count || part > 0 {
                 return true;
             }
-            let taken = take(&op, value);
-            if let Some((op, value)) = &taken {
-                short.arguments.deliver(op, batch + u64::from(index), *value, len.into());
-            }
-            taken.is_some()
+            short.arguments.deliver_taken(take(&op, value), batch + u64::from(index), len.into())
         }
     }
 }

@@ -144,11 +144,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Step<O, P::Item> for Once<'_,
             if part > 0 || !is_there {
                 return true;
             }
-            let taken = take(&op, value);
-            if let Some((op, value)) = &taken {
-                arguments.deliver(op, row.into(), *value, len.into());
-            }
-            taken.is_some()
+            arguments.deliver_taken(take(&op, value), row.into(), len.into())
         }
     }
 }
@@ -363,14 +359,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Step<O, P::Item> for Several<
         let mut are_taken = true;
         let mut deliver = |load: usize, op: &S, value| {
             if row_of(load) < rows {
-                match take(op, value) {
-                    Some((op, value)) => {
-                        let row = row + u64::from(group + row_of(load));
-                        // SAFETY: there is such a row.
-                        unsafe { arguments.deliver(&op, row, value, len.into()) };
-                    }
-                    None => are_taken = false,
-                }
+                let row = row + u64::from(group + row_of(load));
+                // SAFETY: there is such a row.
+                are_taken &= unsafe { arguments.deliver_taken(take(op, value), row, len.into()) };
             }
         };
         // SAFETY: as the caller promises.

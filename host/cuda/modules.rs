@@ -212,11 +212,17 @@ fn for_known(ptx: String, name: &str, known: &[Known]) -> String {
 /// Returns the PTX of kernel `name` with constants in the place of known words of the parameters, so that the driver compiles no code
 /// for other values. The kernel of lines of sums of `f32` then has half the machine code.
 fn with_known(ptx: &str, name: &str, known: &[Known]) -> String {
+    let declared = ptx.split_once(&format!(".entry {name}(")).and_then(|(_, rest)| rest.split_once(')'));
+    let names: Vec<_> = declared
+        .map_or("", |(declared, _)| declared)
+        .split(',')
+        .filter_map(|parameter| parameter.split('[').next()?.split_whitespace().last())
+        .collect();
     let places: Vec<_> = known
         .iter()
-        .map(|Known { parameter, byte, value }| {
+        .filter_map(|Known { parameter, byte, value }| {
             let offset = if *byte == 0 { String::new() } else { format!("+{byte}") };
-            (format!("[{name}_param_{parameter}{offset}];"), value)
+            Some((format!("[{}{offset}];", names.get(usize::from(*parameter))?), value))
         })
         .collect();
     let mut with_known = String::with_capacity(ptx.len());
@@ -300,12 +306,12 @@ pub mod tests {
             assert_eq!(numbers.lines().count(), ptx.lines().count());
             for Known { parameter, byte, value } in known {
                 let place = match byte {
-                    0 => format!("_param_{parameter}];\n"),
-                    _ => format!("_param_{parameter}+{byte}];\n"),
+                    0 => format!(", [p{parameter}];\n"),
+                    _ => format!(", [p{parameter}+{byte}];\n"),
                 };
-                let loads = ptx.matches(&format!(", [{name}{place}")).count();
+                let loads = ptx.matches(&place).count();
                 let changed = |text: &str| text.matches(&format!(", {value};\n")).count();
-                assert!(!numbers.contains(&format!(", [{name}{place}")), "{name} loads {place}");
+                assert!(!numbers.contains(&place), "{name} loads {place}");
                 assert!(changed(&numbers) >= changed(&ptx) + loads, "{name} has no {value}");
             }
         }
@@ -348,6 +354,16 @@ pub mod tests {
     }
 
     #[test]
+    fn known_words_are_found_whatever_the_parameters_are_called() {
+        let ptx = ".visible .entry own_0(\n.param .u64 .ptr .align 1 own_0_param_0,\n.param .align 8 .b8 cut[48]\n)\n{\n\
+                   ld.param.b64 %rd0, [own_0_param_0];\nld.param.b64 %rd1, [cut+8];\nld.param.b32 %r1, [cut];\nret;\n}\n";
+        let known = |parameter, byte, value| Known { parameter, byte, value };
+        let numbers = with_known(ptx, "own_0", &[known(1, 8, 7), known(1, 0, (1 << 32) + 5), known(2, 0, 9)]);
+        let expected = ptx.replace("ld.param.b64 %rd1, [cut+8]", "mov.b64 %rd1, 7");
+        assert_eq!(numbers, expected.replace("ld.param.b32 %r1, [cut]", "mov.b32 %r1, 5"));
+    }
+
+    #[test]
     fn a_kernel_of_two_types_is_compiled_for_one() {
         use gpu_reduce_kernels::op::Max;
         let [unsigned, signed] = [Types::of::<Max, *const u8>(), Types::of::<Max, *const i8>()];
@@ -357,7 +373,7 @@ pub mod tests {
             // The last parameter says which type it is.
             let known = Known { parameter: 5, byte: 0, value: types.member.into() };
             let known = for_known(ptx.clone(), &name, &[known]);
-            assert!(ptx.contains("_param_5];") && !known.contains("_param_5];"));
+            assert!(ptx.contains("[p5];") && !known.contains("[p5];"));
             assert!(known.len() < ptx.len() * 9 / 10, "{} of {} bytes", known.len(), ptx.len());
             known
         };

@@ -379,6 +379,16 @@ impl<'a> Line<'a> {
         matches!(&self.what, What::Instruction(instruction) if instruction.ends())
     }
 
+    /// Makes of a conditional jump over another jump the other one, with the opposite condition.
+    fn jump_unless(&mut self, jump: Self) {
+        let (What::Instruction(this), What::Instruction(jump)) = (&mut self.what, jump.what) else { return };
+        let (Some((when, _)), Some(to)) = (&mut this.condition, jump.target()) else { return };
+        let register = self.text.trim_start_matches(['@', '!']).split(' ').next().unwrap_or_default();
+        self.text = format!("@{}{register} bra {to};\n", if *when { "!" } else { "" }).into();
+        *when = !*when;
+        this.operands = jump.operands;
+    }
+
     fn is_pragma(&self) -> bool {
         self.text.trim_start().starts_with(".pragma")
     }
@@ -512,8 +522,8 @@ fn choose(lines: &mut Vec<Line>, registers: usize) -> bool {
     has_chosen
 }
 
-/// Removes lines that cannot be reached, jumps to the next line, and labels that nothing jumps to. Returns false, and removes
-/// nothing, if a jump goes to no label of these lines.
+/// Removes lines that cannot be reached, jumps to the next line or over another jump, and labels that nothing jumps to. Returns false,
+/// and removes nothing, if a jump goes to no label of these lines.
 fn keep_reachable(lines: &mut Vec<Line>) -> bool {
     let label_of = |(place, line): (usize, &Line)| match line.what {
         What::Label(label) => Some((label.to_owned(), place)),
@@ -545,10 +555,15 @@ fn keep_reachable(lines: &mut Vec<Line>) -> bool {
     });
     let mut index = 0;
     while index + 1 < lines.len() {
-        let is_next =
-            matches!(lines[index + 1].what, What::Label(label) if lines[index].target() == Some(label));
-        if is_next && lines[index].ends() {
+        let is_to = |ahead: usize| {
+            let label = lines.get(index + ahead).map(|line| &line.what);
+            matches!(label, Some(What::Label(label)) if lines[index].target() == Some(label))
+        };
+        if is_to(1) && lines[index].ends() {
             lines.remove(index);
+        } else if is_to(2) && lines[index + 1].ends() && lines[index + 1].target().is_some() {
+            let jump = lines.remove(index + 1);
+            lines[index].jump_unless(jump);
         } else {
             index += 1;
         }
@@ -644,6 +659,23 @@ mod tests {
     fn what_is_written_in_two_places_is_no_constant() {
         let body = "mov.b32 %r0, 0;\n@%p1 bra $L__BB0_0;\nmov.b32 %r0, 1;\n$L__BB0_0:\nsetp.eq.b32 %p0, %r0, 0;\n\
                     selp.b32 %r1, %r2, %r3, %p0;\nst.global.b32 [%rd2], %r1;\nret;\n";
+        assert_eq!(folded(body), body);
+    }
+
+    #[test]
+    fn a_jump_over_a_jump_becomes_one() {
+        let body = "@%p0 bra $L__BB0_0;\nbra.uni $L__BB0_1;\n$L__BB0_0:\nst.global.b32 [%rd2], 1;\n$L__BB0_1:\nret;\n";
+        let expected = "@!%p0 bra $L__BB0_1;\nst.global.b32 [%rd2], 1;\n$L__BB0_1:\nret;\n";
+        assert_eq!(folded(body), expected);
+        assert_eq!(folded(&body.replace("@", "@!")), expected.replace("@!", "@"));
+        // The label of a loop stays.
+        let body = "$L__BB0_0:\n@%p0 bra $L__BB0_1;\nbra.uni $L__BB0_2;\n$L__BB0_1:\nst.global.b32 [%rd2], %r1;\n\
+                    @%p1 bra $L__BB0_1;\nbra.uni $L__BB0_0;\n$L__BB0_2:\nret;\n";
+        let expected = body.replace("@%p0 bra $L__BB0_1;\nbra.uni $L__BB0_2;\n", "@!%p0 bra $L__BB0_2;\n");
+        assert_eq!(folded(body), expected);
+        // Two jumps over others, one after the other.
+        let body = "@%p0 bra $L__BB0_0;\n@%p1 bra $L__BB0_1;\nbra.uni $L__BB0_2;\n$L__BB0_0:\nst.global.b32 [%rd2], 1;\n\
+                    $L__BB0_1:\nst.global.b32 [%rd2], 2;\n$L__BB0_2:\nret;\n";
         assert_eq!(folded(body), body);
     }
 

@@ -197,14 +197,17 @@ fn compile(root: &Path, family: &str, target: &Path) -> Result<(String, Modules)
     let ptx = fs::read_to_string(file)?;
     let modules: Modules = cuda_builder::split(&ptx)
         .into_iter()
-        .map(|(entry, module)| (entry, with_short_names(&module)))
+        .map(|(entry, module)| {
+            let module = with_short_names(&gpu_reduce_ptx::fold_constants(&module));
+            (entry, module)
+        })
         .collect();
     println!("{family}: {} entry points, {} s", modules.len(), start.elapsed().as_secs());
     Ok((ptx.lines().next().unwrap_or_default().to_owned(), modules))
 }
 
 /// Returns a module with numbers in place of mangled names of functions, which are long and contain a hash of the crate, and with short
-/// labels: `$0_12` for `$L__BB0_12`.
+/// labels and parameters: `$0_12` for `$L__BB0_12`, `p2` for `sum_f32_param_2`, `f2` for a parameter of a function that it calls.
 fn with_short_names(module: &str) -> String {
     let is_no_name = |letter: char| !letter.is_ascii_alphanumeric() && !"_$%.".contains(letter);
     let mut functions: Vec<&str> = Vec::new();
@@ -214,14 +217,16 @@ fn with_short_names(module: &str) -> String {
         if let Some(label) = word.strip_prefix("$L__BB") {
             short.push('$');
             short.push_str(label);
+        } else if let Some((name, number)) = word.rsplit_once("_param_") {
+            // A parameter is named after its function, but no other function sees it.
+            short.push(if name.starts_with("_R") { 'f' } else { 'p' });
+            short.push_str(number);
         } else if word.starts_with("_R") {
-            // A parameter is named after its function.
-            let (name, parameter) = word.split_at(word.rfind("_param_").unwrap_or(word.len()));
-            let number = functions.iter().position(|other| *other == name).unwrap_or_else(|| {
-                functions.push(name);
+            let number = functions.iter().position(|other| *other == word).unwrap_or_else(|| {
+                functions.push(word);
                 functions.len() - 1
             });
-            short.push_str(&format!("function_{number}{parameter}"));
+            short.push_str(&format!("function_{number}"));
         } else {
             short.push_str(word);
         }
@@ -264,7 +269,7 @@ mod tests {
     use super::{place, with_short_names};
 
     #[test]
-    fn functions_and_labels_get_short_names() {
+    fn functions_parameters_and_labels_get_short_names() {
         let module = ".func (.param .b32 func_retval0) _RNvCs1_1f(
 .param .b32 _RNvCs1_1f_param_0
 )
@@ -281,8 +286,9 @@ $L__BB2_1:
 ret;
 }
 ";
-        let expected = module.replace("_RNvCs1_1f", "function_0").replace("_RNvCs1_1g", "function_1");
-        assert_eq!(with_short_names(module), expected.replace("$L__BB", "$"));
+        let expected = module.replace("_RNvCs1_1f_param_0", "f0").replace("_RNvCs1_1f", "function_0");
+        let expected = expected.replace("_RNvCs1_1g", "function_1").replace("$L__BB", "$");
+        assert_eq!(with_short_names(module), expected);
     }
 
     #[test]
