@@ -550,6 +550,9 @@ fn are_uneven(gpu: &Gpu, types: &Types, rows: Rows, block: u32, plan: &Plan) -> 
 /// | `var` of 70,001 `f16` (2^27 bytes) | | 118 | 116 |
 /// | `logsumexp` of 10,485 `f32` | 148 | 118 | |
 /// | `logsumexp` of 20,001 `f32` | 145 | 115 | |
+/// | `logsumexp` of 33,175 `f32` | | 126 | 236 |
+/// | `logsumexp` of 51,593 `f32` | | 125 | 229 |
+/// | `logsumexp` of 65,535 `f32` | | 122 | 224 |
 /// | `logsumexp` of 70,001 `f32` | | 136 | 162 |
 /// | `logsumexp` of 100,003 `f32` | | 121 | 142 |
 fn are_faster_in_parts(types: &Types, rows: Rows, plan: &Plan) -> bool {
@@ -558,7 +561,7 @@ fn are_faster_in_parts(types: &Types, rows: Rows, plan: &Plan) -> bool {
         && plan.chunks > 1
         && matches!(types.words, 3 | 4)
         && types.bytes == 4
-        && matches!(lines, 1 | 3 | 4)
+        && (matches!(lines, 1 | 3 | 4) || lines == 2 && !types.folds_several)
 }
 
 /// Returns the lines of a plan's first chunk.
