@@ -478,7 +478,14 @@ mod widen {
 
     #[inline(always)]
     pub fn bf16(value: bf16) -> f32 {
-        f32::from_bits(u32::from(value.to_bits()) << 16)
+        #[cfg(target_arch = "nvptx64")]
+        {
+            cuda_std::intrinsics::upper_half(value.to_bits())
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            f32::from_bits(u32::from(value.to_bits()) << 16)
+        }
     }
 
     /// One instruction on a GPU. On a CPU it has no branch, so that loops become SIMD, and no subnormal

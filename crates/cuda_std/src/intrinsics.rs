@@ -156,6 +156,10 @@ instructions! {
     /// Adds `b` to the upper 32 bits of `a`. (PTX ISA, "mov": a 64-bit register as two 32-bit registers.)
     add_to_upper_word(a: f64 => reg64, b: u32 => reg32) -> f64, reg64 =
         "{{ .reg .b32 lower, upper; mov.b64 {{lower, upper}}, {1}; add.u32 upper, upper, {2}; mov.b64 {0}, {{lower, upper}}; }}";
+    /// Returns the number whose upper 16 bits these are, and whose others are 0. (PTX ISA, "mov": two 16-bit registers as a 32-bit one.
+    /// A shift takes two instructions of the machine, if the bits are the upper half of a register.)
+    upper_half(bits: u16 => reg16) -> f32, reg32 =
+        "{{ .reg .b16 zero; mov.b16 zero, 0; mov.b32 {0}, {{zero, {1}}}; }}";
     /// Returns the bits of the nearest `f16`, ties to even. (PTX ISA, "cvt".)
     f32_to_f16_bits(a: f32 => reg32) -> u16, reg16 = "cvt.rn.f16.f32 {}, {};";
     /// Returns the value of the `f16` with these bits. (PTX ISA, "cvt".)
