@@ -383,7 +383,8 @@ impl<'a> Line<'a> {
     fn jump_unless(&mut self, jump: Self) {
         let (What::Instruction(this), What::Instruction(jump)) = (&mut self.what, jump.what) else { return };
         let (Some((when, _)), Some(to)) = (&mut this.condition, jump.target()) else { return };
-        let register = self.text.trim_start_matches(['@', '!']).split(' ').next().unwrap_or_default();
+        let code = code_of(&self.text).trim_start_matches(['@', '!']);
+        let register = code.split(char::is_whitespace).next().unwrap_or_default();
         self.text = format!("@{}{register} bra {to};\n", if *when { "!" } else { "" }).into();
         *when = !*when;
         this.operands = jump.operands;
@@ -668,6 +669,8 @@ mod tests {
         let expected = "@!%p0 bra $L__BB0_1;\nst.global.b32 [%rd2], 1;\n$L__BB0_1:\nret;\n";
         assert_eq!(folded(body), expected);
         assert_eq!(folded(&body.replace("@", "@!")), expected.replace("@!", "@"));
+        let spaced = body.replace("@%p0 bra ", "\t@%p0 bra \t").replace("bra.uni ", "\tbra.uni \t");
+        assert_eq!(folded(&spaced), expected);
         // The label of a loop stays.
         let body = "$L__BB0_0:\n@%p0 bra $L__BB0_1;\nbra.uni $L__BB0_2;\n$L__BB0_1:\nst.global.b32 [%rd2], %r1;\n\
                     @%p1 bra $L__BB0_1;\nbra.uni $L__BB0_0;\n$L__BB0_2:\nret;\n";
