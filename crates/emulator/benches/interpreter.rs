@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     for checks in [true, false] {
         emulator::set_settings(Settings { checks, threads: 1, ..Settings::default() });
-        case("sum_f32_256", &sum, blocks, &[input, CHUNK, BEFORE, LEN, scratch, result, input])?;
+        case("sum_f32_256", &sum, blocks, &[input, CHUNK, BEFORE, LEN, scratch, result, input, 0])?;
         case("arithmetic", ARITHMETIC, 64, &[scratch])?;
         case("shared", SHARED, 64, &[scratch])?;
     }

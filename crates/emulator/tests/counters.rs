@@ -315,7 +315,7 @@ impl Case {
         let [from, to_start] = [from.as_device_ptr().as_raw(), to.as_device_ptr().as_raw()];
         let count = words.len() as u64;
         let arguments: &[u64] = match self.name {
-            "sum_f32_256" => &[from, count, 0, count, to_start + 64, to_start, from],
+            "sum_f32_256" => &[from, count, 0, count, to_start + 64, to_start, from, 0],
             _ => &[from, to_start],
         };
         let pointers: Vec<_> =
