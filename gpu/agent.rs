@@ -86,7 +86,8 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
     /// Bytes of the accumulators that a warp folds items into, see [`fold_step`](Self::fold_step).
     const FOLDED_BYTES: usize = size_of::<O::Accumulator>();
 
-    /// Whether it takes so many instructions to fold an item that the kernel of columns has them once, in a loop over a thread's loads.
+    /// Whether the code that folds an item is so long that the kernel of columns contains it once, in a loop over a thread's loads. The code
+    /// of other operators is there once for each load.
     const TAKES_LONG: bool = false;
 
     /// Whether kernels use this operator only where the result of another one could not be used, which is rare. They have little code
@@ -266,9 +267,9 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
 
 /// Rows, segments or parts of them, which a warp folds at a time. [`Agent::fold_step`] says by which operator.
 pub trait Step<O: Op<I>, I: Copy + 'static> {
-    /// Folds the items by operators of type `S`: `stand_in` returns the one that is used in place of an operator of type `O`. `take` turns
-    /// an operator of type `S` and its accumulator back into ones of type `O`, or returns `None` if the accumulator cannot be used. Returns
-    /// whether `take` returned no `None` in this lane.
+    /// Folds the items by an operator of type `S`: `stand_in` makes it of the operator of type `O`. `take` turns the operator of type `S` and
+    /// its accumulator back into ones of type `O`; it returns `None` if the accumulator cannot be used. Returns false in a lane in which
+    /// `take` has returned `None`.
     ///
     /// # Safety
     ///

@@ -27,8 +27,8 @@ use cuda_std::{shared_array, thread, warp};
 #[repr(C)]
 pub(crate) struct Near {
     pub(crate) origin: f64,
-    /// Whether items are of the second of two [types that share a kernel](crate::op::twins). Kernels alone set it. (Not a `bool`,
-    /// which is no plain value.)
+    /// Not 0 if items are of the second of two types that share a kernel (`op/twins.rs`), which only kernels know. (A `bool` would be no
+    /// plain value.)
     pub(crate) is_second: u64,
 }
 

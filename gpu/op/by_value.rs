@@ -68,12 +68,12 @@ macro_rules! by_value {
 }
 pub(crate) use by_value;
 
-/// What is taken of an item.
+/// Something that an operator takes of an item, as the item's value.
 pub(crate) trait Take: Copy {
-    /// Its type.
+    /// The type of what is taken of an item of type `T`.
     type Of<T: Element>: Pod;
 
-    /// Takes it.
+    /// Takes it of an item.
     fn of<T: Element>(self, item: T) -> Self::Of<T>;
 }
 
@@ -105,7 +105,7 @@ take! {
     Magnitude: u64, magnitude;
 }
 
-/// The value of this magnitude, whatever the item.
+/// The value of this magnitude, for items of the given item's type. The item itself does not matter.
 #[derive(Clone, Copy)]
 pub(crate) struct OfMagnitude(pub u64);
 
@@ -145,7 +145,7 @@ pub(crate) fn short_sum<I: Copy, const N: usize>(items: [I; N], of: impl Fn(I) -
     sum.into()
 }
 
-/// The key, or this one for a NaN.
+/// The key of a number, or the key in this struct if the item is a NaN.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyOr<K>(pub K);
 
@@ -173,8 +173,8 @@ pub(crate) fn taken<F: Take, T: Element>(take: F, item: T, is_second: bool) -> F
     if is_second { second } else { first }
 }
 
-/// Returns a value's bytes as a value of another type of the same size. (For types of other sizes it is compiled, too, but not
-/// called.)
+/// Returns a value's bytes as a value of another type of the same size. ([`taken`] is compiled for each type of items, and so contains
+/// calls for types of different sizes. None of them is executed.)
 #[inline(always)]
 pub(crate) fn cast<A: Pod, B: Pod>(value: A) -> B {
     try_cast(value).unwrap_or_else(|_| Zeroable::zeroed())

@@ -96,8 +96,9 @@ impl<T: Element> Range<T> {
         ((low <= key) & (key <= high)) != (side != T::Key::zeroed())
     }
 
-    /// As [`holds`](Self::holds), in a kernel: for an element of the second of two types if `is_second`. Keys are compared by how far they are
-    /// from the least one, modulo their number, which is the same for signed and for unsigned keys. (Of integers no range is empty here.)
+    /// As [`holds`](Self::holds), in a kernel; if `is_second`, for an element of the second of two types. Whether the key of an integer lies in
+    /// the range follows from its distance from the range's least key, modulo 2^bits. This distance is the same for signed and for
+    /// unsigned keys, so the test is, too. (No range of integers is empty: kernels do not get [`of_nan`](Self::of_nan).)
     #[inline(always)]
     pub(crate) fn holds_twin(self, element: T, is_second: bool) -> bool {
         let [low, high, nan, side] = self.0;

@@ -210,7 +210,8 @@ fn for_known(ptx: String, name: &str, known: &[Known]) -> String {
 }
 
 /// Returns the PTX of kernel `name` with constants in the place of known words of the parameters, so that the driver compiles no code
-/// for other values. The kernel of lines of sums of `f32` then has half the machine code.
+/// for other values. The kernel of lines of sums of `f32` then has half the machine code. (Functions that the kernel calls have parameters of
+/// other names.)
 fn with_known(ptx: &str, name: &str, known: &[Known]) -> String {
     let declared = ptx.split_once(&format!(".entry {name}(")).and_then(|(_, rest)| rest.split_once(')'));
     let names: Vec<_> = declared

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// Returns a module without the code that its constants make unreachable, without instructions whose values nothing uses, and without
-/// functions that nothing calls.
+/// functions that nothing calls. A jump over another jump becomes one.
 ///
 /// The driver leaves such code out, too, but only after it has read and analysed it. What this function does not know, it
 /// leaves as it is: an instruction is only left out if its name is in a list of those that do nothing but compute their first
@@ -379,7 +379,7 @@ impl<'a> Line<'a> {
         matches!(&self.what, What::Instruction(instruction) if instruction.ends())
     }
 
-    /// Makes of a conditional jump over another jump the other one, with the opposite condition.
+    /// Turns this conditional jump, which jumps over `jump`, into `jump` with the opposite condition.
     fn jump_unless(&mut self, jump: Self) {
         let (What::Instruction(this), What::Instruction(jump)) = (&mut self.what, jump.what) else { return };
         let (Some((when, _)), Some(to)) = (&mut this.condition, jump.target()) else { return };
