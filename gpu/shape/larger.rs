@@ -187,7 +187,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                 index: 0,
                 len: len as u32,
                 is_aligned: cut.has(Cut::ALIGNED) || is_aligned(at, WIDTH),
-                is_inside: self.arguments.is_inside(WIDTH, start, start + len),
+                inside: [0; 2],
             };
             // If the order does not matter, a warp that has all parts folds them at once.
             let is_one = all == 1 || O::EXACT && end - first == all && len < 1 << 31;
@@ -199,19 +199,22 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                 let of = self.share.read(warp_of_block());
                 let range = Plan { len: of.len, ..plan }.range(part >> parts);
                 let number = part & ((1 << parts) - 1);
+                let part_of = |start: u64, len: u32| {
+                    let inside = self.arguments.inside(WIDTH, of.start + start);
+                    Part { at: at.offset(start as usize), index: start, len, inside, ..whole }
+                };
                 let value = if O::EXACT {
                     let of_part = (u64::from(rows) << row) >> parts;
                     let start = range.start + of_part * u64::from(number);
                     let end = range.end.min(start + of_part);
                     let (start, end) = if is_one { (0, of.len) } else { (start, end) };
                     let len = end.saturating_sub(start) as u32;
-                    Part { at: at.offset(start as usize), index: start, len, ..whole }
-                        .fold_in_any_order::<O, WIDTH>(&op)
+                    part_of(start, len).fold_in_any_order::<O, WIDTH>(&op)
                 } else {
                     let of_part = of_chunk - parts;
                     let len = (range.end - range.start) as u32;
-                    Part { at: at.offset(range.start as usize), index: range.start, len, ..whole }
-                        .fold_in_order::<O, WIDTH>(&op, units, number << of_part, of_part)
+                    let part = part_of(range.start, len);
+                    part.fold_in_order::<O, WIDTH>(&op, units, number << of_part, of_part)
                 };
                 if is_one {
                     if lane == 0 {

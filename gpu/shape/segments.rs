@@ -599,6 +599,14 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         !P::IS_NARROW || start >= 4 && stop + width as u64 + 4 <= self.shape.len
     }
 
+    /// Returns which items of a part can be loaded as [`is_inside`](Self::is_inside) says: the first one, and the end. They are counted
+    /// from the part's first item, which is item `start` of the array. The end may be past that of the part.
+    #[inline(always)]
+    pub(super) fn inside(&self, width: usize, start: u64) -> [u32; 2] {
+        let end = self.shape.len.saturating_sub(start + width as u64 + 4);
+        [4 - start.min(4) as u32, end.min(u32::MAX.into()) as u32]
+    }
+
     /// Puts a segment on the list of long ones. (There is no room only if offsets descend.)
     ///
     /// # Safety

@@ -560,6 +560,38 @@ fn segments_of_many_lines() {
     check::<Var, f32>(0);
 }
 
+/// Unaligned segments of narrow items that warps fold, of up to 40 lines: more lines than a launch for few segments has blocks. The first
+/// segment begins at the array's first or second item, and the last one ends at the array's end or near it. Both have chunks of two lines.
+#[test]
+fn narrow_segments_of_many_lines() {
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(part: usize) {
+        if !has_turn(part) {
+            return;
+        }
+        const BLOCK: u32 = 64;
+        let row = Plan::new(1, width::<O, T>(size_of::<T>()), BLOCK).row;
+        for rest in [0, 3, 20] {
+            let mut offsets = vec![rest % 2];
+            for index in 0..250 {
+                let length = match index {
+                    0 | 249 => 35 * row + 7,
+                    _ => hash(index) % (40 * row) + 1,
+                };
+                offsets.push(offsets[index as usize] + length);
+            }
+            assert!(offsets[250] > 4_100 * row);
+            check_between::<O, T, BLOCK>("of up to 40 lines", &offsets, rest);
+        }
+    }
+    check::<Sum, f16>(0);
+    check::<Sum, bf16>(1);
+    check::<Sum, u8>(2);
+    check::<Var, f16>(3);
+    check::<Max, f16>(4);
+    check::<ArgMax, u8>(5);
+    check::<LogSumExp, f16>(2);
+}
+
 /// 360 segments of 33 to 64 lines. A segment of this length has chunks of two lines. Because the segments are so many, a block folds a
 /// whole segment.
 #[test]
