@@ -20,8 +20,8 @@
 /// - for all shapes of a row with `apart`: `minmax`, because rows of `i8` took 58 µs in place of 49.
 ///
 /// An operator of a row `by value` depends on the type only in what it takes of an item (`op/by_value.rs`), so its kernels compute
-/// only that for both types. The kernels of rows `for others` are by value, too, but for those of `exact_mean` of floats, which have one
-/// type each.
+/// only that for both types. The kernels of rows `for others` are by value, too. Those of `exact_mean` of floats are not: each of them
+/// has items of one type.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
 /// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER` and `floats as OTHER`: those

@@ -407,7 +407,7 @@ impl<P: Input> Part<P> {
                     self.fold_rows::<O, WIDTH, LOADS>(op, &mut all, down, row);
                     down += (LOADS / leaves) as u32 * row;
                 } else {
-                    // Two leaves of one row. If the step had two rows here, too, the last of three rows would take as long as two.
+                    // Two leaves of one row. If this step had two rows, too, the last of three rows would take as long as two rows.
                     self.fold_rows::<O, WIDTH, 2>(op, &mut all, down, row);
                     down += row;
                 }

@@ -666,8 +666,7 @@ fn are_several(types: &Types, plan: &Plan, is_aligned: bool, lines: u64) -> bool
     match (types.is_exact, types.words, lines) {
         (false, ..=2, _) => true,
         (true, 1, _) if types.bytes >= 4 => true,
-        (true, ..=2, 4) if types.bytes == 4 => true,
-        (true, ..=2, _) => is_aligned || lines <= 2 || types.bytes >= 8,
+        (true, ..=2, _) => is_aligned || lines <= 2 || types.bytes >= 8 || types.bytes == 4 && lines == 4,
         (_, _, 1) => true,
         (_, _, 2) => plan.chunks > 1 || !is_wide,
         (true, _, 4) if plan.chunks == 1 => is_aligned && types.bytes == 4,
