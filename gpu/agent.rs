@@ -118,8 +118,8 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
         *all = op.combine(*all, op.lift(item, index));
     }
 
-    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator.
-    /// If the operator is [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would
+    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator. No item that these have
+    /// folded before has a higher index. If the operator is [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would
     /// take half of a thread's registers.
     #[inline(always)]
     fn fold_load<const WIDTH: usize>(

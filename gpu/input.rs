@@ -90,6 +90,20 @@ pub trait Input: Copy + 'static {
         // SAFETY: as the caller promises.
         unsafe { self.load_each() }
     }
+
+    /// As [`load_anywhere`](Self::load_anywhere), of N leaves. Leaf i is `ahead(i)` items from here, a multiple of 4 bytes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`load_anywhere`](Self::load_anywhere), for each leaf.
+    #[inline(always)]
+    unsafe fn load_all<const WIDTH: usize, const N: usize>(
+        self,
+        ahead: impl Fn(usize) -> usize,
+    ) -> [Self::Leaf<WIDTH>; N] {
+        // SAFETY: as the caller promises.
+        from_fn(|leaf| unsafe { self.offset(ahead(leaf)).load_anywhere() })
+    }
 }
 
 /// What an [`Input`] has whose leaves are arrays of items.
@@ -190,28 +204,41 @@ impl<T: Zeroable + Copy + 'static> Input for *const T {
 
     #[inline(always)]
     unsafe fn load_anywhere<const WIDTH: usize>(self) -> [T; WIDTH] {
+        // SAFETY: as the caller promises.
+        let [leaf] = unsafe { self.load_all(|_| 0) };
+        leaf
+    }
+
+    #[inline(always)]
+    unsafe fn load_all<const WIDTH: usize, const N: usize>(
+        self,
+        ahead: impl Fn(usize) -> usize,
+    ) -> [[T; WIDTH]; N] {
+        let within = self.addr() % 4;
+        let (first, bits) = (self.wrapping_byte_sub(within), 8 * within as u32);
         // SAFETY: as the caller promises. The last word has a byte of the items, or is the one before again.
-        unsafe {
+        from_fn(|leaf| unsafe {
+            let words = first.wrapping_add(ahead(leaf)).cast();
             match size_of::<[T; WIDTH]>() {
-                16 if size_of::<T>() < 4 => of_words::<T, WIDTH, 4>(self),
-                8 if size_of::<T>() < 4 => of_words::<T, WIDTH, 2>(self),
-                4 if size_of::<T>() < 4 => of_words::<T, WIDTH, 1>(self),
-                _ => from_fn(|index| self.add(index).read()),
+                16 if size_of::<T>() < 4 => of_words::<T, WIDTH, 4>(words, bits),
+                8 if size_of::<T>() < 4 => of_words::<T, WIDTH, 2>(words, bits),
+                4 if size_of::<T>() < 4 => of_words::<T, WIDTH, 1>(words, bits),
+                _ => from_fn(|index| self.add(ahead(leaf)).add(index).read()),
             }
-        }
+        })
     }
 }
 
-/// Returns the items of WORDS words of 4 bytes that begin anywhere.
+/// Returns the items of WORDS words of 4 bytes that begin `bits` bits after the first word here.
 ///
 /// # Safety
 ///
 /// As for [`Input::load_anywhere`]; WORDS words are WIDTH items.
 #[inline(always)]
-unsafe fn of_words<T: Copy, const WIDTH: usize, const WORDS: usize>(at: *const T) -> [T; WIDTH] {
-    let within = at.addr() % 4;
-    let first = at.wrapping_byte_sub(within).cast::<u32>();
-    let bits = 8 * within as u32;
+unsafe fn of_words<T: Copy, const WIDTH: usize, const WORDS: usize>(
+    first: *const u32,
+    bits: u32,
+) -> [T; WIDTH] {
     // SAFETY: as the caller promises; any bits of memory are a word, and the words' bytes are the items'.
     unsafe {
         let words: [u32; WORDS] = from_fn(|index| first.add(index).read());
@@ -350,6 +377,16 @@ impl<A: Input, B: Input> Input for (A, B) {
     unsafe fn load_anywhere<const WIDTH: usize>(self) -> Self::Leaf<WIDTH> {
         // SAFETY: as the caller promises.
         unsafe { (self.0.load_anywhere(), self.1.load_anywhere()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_all<const WIDTH: usize, const N: usize>(
+        self,
+        ahead: impl Fn(usize) -> usize,
+    ) -> [Self::Leaf<WIDTH>; N] {
+        // SAFETY: as the caller promises.
+        let (first, second): ([_; N], [_; N]) = unsafe { (self.0.load_all(&ahead), self.1.load_all(&ahead)) };
+        from_fn(|leaf| (first[leaf], second[leaf]))
     }
 }
 

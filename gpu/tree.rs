@@ -10,7 +10,7 @@
 //! ```
 //!
 //! They differ in where the values lie: in a thread ([`fold_thread`], [`fold_in_order`], [`of_thread`], [`of_leaves`]), in the
-//! lanes of a warp ([`fold_warp`], [`fold_lanes`], [`fold_leaves_of_warp`]), in a block ([`fold_block`]), or
+//! lanes of a warp ([`fold_warp`], [`fold_lanes`], [`fold_leaves_of_lanes`]), in a block ([`fold_block`]), or
 //! one after another ([`Pairwise`]).
 
 use crate::Op;
@@ -169,7 +169,8 @@ pub(crate) unsafe fn fold_lanes<O: Op<I>, I: Copy + 'static>(
     value
 }
 
-/// Folds the leaves of a warp: element k of lane i is leaf 32 k + i. Lane 0 gets the result.
+/// Folds the leaves of groups of 2^`lanes` neighbouring lanes, four at least: element k of lane i of a group is leaf 2^`lanes` · k + i. The
+/// first lane of a group gets its result.
 ///
 /// Neighbouring lanes exchange half of their leaves, so that each lane has half as many to fold at the next
 /// level. (To shuffle all leaves at each level would take more shuffles.)
@@ -178,9 +179,10 @@ pub(crate) unsafe fn fold_lanes<O: Op<I>, I: Copy + 'static>(
 ///
 /// All lanes of the warp call it together.
 #[inline(always)]
-pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
+pub(crate) unsafe fn fold_leaves_of_lanes<O: Op<I>, I: Copy + 'static>(
     op: &O,
     leaves: [O::Accumulator; 4],
+    lanes: u32,
 ) -> O::Accumulator {
     let lane = warp::lane_id();
     // SAFETY: as the caller promises.
@@ -196,8 +198,10 @@ pub(crate) unsafe fn fold_leaves_of_warp<O: Op<I>, I: Copy + 'static>(
         let mut value = exchange([exchange([a, b], 1), exchange([c, d], 1)], 2);
         // Now lane i has a part of leaf group i modulo 4.
         for stride in [4, 8, 16, 1, 2] {
-            let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
-            value = op.combine(value, above);
+            if stride >> lanes == 0 {
+                let (above, _) = warp::warp_shuffle_down(warp::ALL, value, stride, 32);
+                value = op.combine(value, above);
+            }
         }
         value
     }

@@ -186,7 +186,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                 at,
                 index: 0,
                 len: len as u32,
-                is_aligned: cut.has(Cut::ALIGNED) || is_aligned(at, WIDTH),
+                // (For an exact operator, `fold_in_any_order` asks for each part.)
+                is_aligned: cut.has(Cut::ALIGNED) || !O::EXACT && is_aligned(at, WIDTH),
                 inside: [0; 2],
             };
             // If the order does not matter, a warp that has all parts folds them at once.

@@ -16,7 +16,7 @@
 //! were limited by them.)
 
 use super::chunks::{deliver_row, is_small};
-use super::segments::{Arguments, fold_leaf, load_leaf};
+use super::segments::{Arguments, beside, fold_leaf, load_leaf};
 pub use super::segments::{Cut, SegmentBounds};
 use crate::Op;
 use crate::agent::{Agent, folds_by_loads};
@@ -254,31 +254,48 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
             let values = if is_aligned && O::EXACT {
                 fold_whole(load_by(|leaf| leaf.load()))
             } else if O::EXACT {
-                // Of each row's last items, which are no whole leaf, a thread has one, as the order does not matter.
+                // As the order does not matter, the leaves of narrow items begin where they are one access. (Other items gain nothing: sums of
+                // rows of 100,001 `i32` took 68 µs so on an H200, and take 63.) Of each row's items before the first leaf and after the
+                // last one, a thread has one.
+                let (thread, width, len) = (thread::thread_idx_x(), WIDTH as u32, segments.size as u32);
                 let is_end = self.chunk + 1 >= cut.weight;
-                let rest = if is_end { segments.size as u32 % WIDTH as u32 } else { 0 };
-                let item = segments.size as u32 - rest + thread::thread_idx_x();
+                let mut are_aligned = P::IS_NARROW;
+                unrolled::<LOADS>(|slot| are_aligned &= self.row_of(slot).head().is_some());
+                let heads: [u32; LOADS] = from_fn(|slot| match self.row_of(slot).head() {
+                    Some(head) if are_aligned => (head % width).min(len),
+                    _ => 0,
+                });
+                let item = |slot: usize| beside(thread, heads[slot], [len, width]);
                 let has_item = |slot: usize| {
-                    thread::thread_idx_x() < rest && self.is_last(slot) && self.row(slot) < self.rows
+                    is_end && self.is_last(slot) && self.row(slot) < self.rows && item(slot) < len
                 };
-                let is_whole = |slot: usize| lefts[slot] >= WIDTH as u32;
+                let is_whole = |slot: usize| {
+                    if P::IS_NARROW {
+                        lefts[slot] > 0 && self.item + self.ahead(slot) + heads[slot] + width <= len
+                    } else {
+                        lefts[slot] >= width
+                    }
+                };
                 let has_words = P::IS_NARROW && self.is_inside();
                 let (loads, items): ([P::Leaf<WIDTH>; LOADS], [P::Item; LOADS]) =
                     intrinsics::together(|| {
                         let items = from_fn(|slot| {
                             if has_item(slot) {
-                                self.row_of(slot).offset(item as usize).read()
+                                self.row_of(slot).offset(item(slot) as usize).read()
                             } else {
                                 P::zeroed()
                             }
                         });
-                        let load = |slot| {
+                        let load = |slot: usize| {
+                            let leaf = self.at(slot).offset(heads[slot] as usize);
                             if !is_whole(slot) {
                                 P::no_leaf()
+                            } else if are_aligned {
+                                leaf.load()
                             } else if has_words {
-                                self.at(slot).load_anywhere()
+                                leaf.load_anywhere()
                             } else {
-                                self.at(slot).load_each()
+                                leaf.load_each()
                             }
                         };
                         // Not by a loop, which the compiler may keep: then leaves and lengths lie in memory.
@@ -286,10 +303,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Lines<O, P, WIDTH> {
                     });
                 self.fold_each(&ops, |slot, all| {
                     if is_whole(slot) {
-                        O::agent().fold_load(&ops[slot], all, P::items(loads[slot]), self.index(slot));
+                        let index = self.index(slot) + u64::from(heads[slot]);
+                        O::agent().fold_load(&ops[slot], all, P::items(loads[slot]), index);
                     }
                     if has_item(slot) {
-                        O::agent().fold_item(&ops[slot], &mut all[0], items[slot], item.into());
+                        O::agent().fold_item(&ops[slot], &mut all[0], items[slot], item(slot).into());
                     }
                 })
             } else {

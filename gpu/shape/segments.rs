@@ -14,8 +14,8 @@
 //! - A **position** counts an item, and each segment counts as [`Cut::weight`] items more, which is what it
 //!   costs beside its items. So shares of the same number of positions cost the same, whatever the segments'
 //!   lengths are.
-//! - A **leaf** is WIDTH neighbouring items. A lane folds SLOTS leaves at a time; all of their loads are in
-//!   flight before the first is folded. They are neighbours or, if accumulators are large, leaves of several segments.
+//! - A **leaf** is WIDTH neighbouring items. A lane has up to SLOTS leaves in flight. If a segment has few lanes, a lane's leaves are
+//!   neighbours; otherwise neighbouring lanes have neighbouring leaves. If accumulators are large, the leaves are of several segments.
 //! - **Short** segments have up to 32 · SLOTS leaves, and at most a row of their plan.
 //! - The **larger** ones are left to the kernel of [`larger`], by a list for each warp. If most segments are
 //!   larger, that kernel gets all of them.
@@ -33,7 +33,7 @@ use crate::input::Input;
 use crate::kernels::Parameters;
 use crate::plan::few_rows;
 pub(crate) use crate::tree::unrolled;
-use crate::tree::{fold_lanes, of_leaves, of_thread};
+use crate::tree::{fold_lanes, fold_leaves_of_lanes, of_leaves, of_thread};
 use crate::{Op, Plan};
 use bytemuck::Pod;
 use core::array::from_fn;
@@ -666,12 +666,23 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
 
 /// Returns the leaves that a lane has in flight.
 pub const fn slots<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
-    if are_apart::<O, I>() { LOADS } else { of_lane::<O, I>(width) }
+    if are_apart::<O, I>(width) { LOADS } else { of_lane::<O, I>(width) }
 }
 
-/// Returns the leaves of a segment that a lane has in flight: four, or fewer if a thread lacks registers for their accumulators.
+/// Returns the leaves of a segment that a lane has in flight: four, or fewer if a thread lacks registers for their accumulators. An exact
+/// operator has one accumulator for all of them.
 const fn of_lane<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
-    match size_of::<O::Accumulator>() * if O::EXACT { 2 } else { width } {
+    most_leaves(size_of::<O::Accumulator>() * if O::EXACT { 1 } else { width })
+}
+
+/// Returns the segments of one leaf that a lane has in flight. An exact operator has an accumulator and a value for each.
+const fn of_own<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
+    most_leaves(size_of::<O::Accumulator>() * if O::EXACT { 2 } else { width })
+}
+
+/// Returns the leaves in flight if each has `bytes` bytes of accumulators.
+const fn most_leaves(bytes: usize) -> usize {
+    match bytes {
         0..=16 => LOADS,
         17..=32 => 2,
         _ => 1,
@@ -680,9 +691,10 @@ const fn of_lane<O: Op<I>, I: Copy + 'static>(width: usize) -> usize {
 
 /// Returns whether a lane has leaves of several segments in flight, if the segments have more than two leaves: a thread has registers for
 /// the accumulators of one leaf, and for the values of [`LOADS`] leaves. Variances of segments of `f32` on an H200, µs with a leaf a lane and
-/// so: 17 items 447 and 249; 153 items, which are too many for a leaf a lane, so that a warp had a segment, 468 and 181.
-const fn are_apart<O: Op<I>, I: Copy + 'static>() -> bool {
-    !O::EXACT && size_of::<O::Accumulator>() > 8 && size_of::<O::Accumulator>() <= 16
+/// so: 17 items 447 and 249; 153 items, which are too many for a leaf a lane, so that a warp had a segment, 468 and 181. Norms with two
+/// leaves a lane and so: 17 items 202 and 138. Accumulators of 4 bytes gain nothing: sums of 17 `f16` 201 and 233.
+const fn are_apart<O: Op<I>, I: Copy + 'static>(width: usize) -> bool {
+    !O::EXACT && matches!(size_of::<O::Accumulator>(), 5..=16) && of_lane::<O, I>(width) < LOADS
 }
 
 /// The arguments of a launch, and a block's shared memory. A thread folds WIDTH items side by side and has
@@ -812,9 +824,13 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                 }
                 // If accumulators are large, listing class 0 costs little beside the rest.
                 let mut class = 0;
-                if const { SLOTS > 1 && !are_apart::<O, P::Item>() } {
+                let has_own = const { of_own::<O, P::Item>(WIDTH) > 1 && !are_apart::<O, P::Item>(WIDTH) };
+                if has_own {
                     if warp::warp_vote_any(warp::ALL, present & 1 != 0) {
-                        self.fold_own(batch, classes, left);
+                        match const { of_own::<O, P::Item>(WIDTH) } {
+                            2 => self.fold_own::<2>(batch, classes, left),
+                            _ => self.fold_own::<LOADS>(batch, classes, left),
+                        }
                     }
                     class = 1;
                 }
@@ -836,7 +852,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                         }
                         warp::sync_warp(warp::ALL);
                         let mut done = 0;
-                        if const { are_apart::<O, P::Item>() } && class >= 2 {
+                        if const { are_apart::<O, P::Item>(WIDTH) } && class >= 2 {
                             let split = Split::of(class, lane);
                             while done < count {
                                 intrinsics::no_unroll();
@@ -852,8 +868,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                         while done < count {
                             intrinsics::no_unroll();
                             let listed = ListedFrom { short: self, batch, done, count };
-                            if of_lane > 2 && class == 1 {
-                                O::agent().fold_step(&mut OfLanes::<_, _, _, _, 2> { listed, lanes });
+                            if of_lane > 2 && (class == 1 || !has_own && class == 0) {
+                                O::agent().fold_step(&mut OfLanes::<_, _, _, _, 2> { listed, lanes: 0 });
                             } else {
                                 match of_lane {
                                     1 => {
@@ -968,7 +984,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
     ///
     /// All lanes of the warp call it together.
     #[inline(always)]
-    unsafe fn fold_own(&self, batch: u64, classes: u32, left: u32) {
+    unsafe fn fold_own<const OWN: usize>(&self, batch: u64, classes: u32, left: u32) {
         let Arguments { input, op, .. } = self.arguments;
         let lane = warp::lane_id();
         let bounds = self.warp * (BATCH + 1);
@@ -977,11 +993,11 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         unsafe {
             while 32 * group < left {
                 intrinsics::no_unroll();
-                let mut ops = [op; SLOTS];
-                let mut lens = [0; SLOTS];
-                let mut is_in = [false; SLOTS];
-                let mut ats = [input; SLOTS];
-                unrolled::<SLOTS>(|slot| {
+                let mut ops = [op; OWN];
+                let mut lens = [0; OWN];
+                let mut is_in = [false; OWN];
+                let mut ats = [input; OWN];
+                unrolled::<OWN>(|slot| {
                     let group = group + slot as u32;
                     let index = bounds + 32 * group + lane;
                     let (start, stop) = (self.bounds.read(index), self.bounds.read(index + 1));
@@ -992,21 +1008,21 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                         ops[slot] = op.begin(ats[slot].read());
                     }
                 });
-                let items: [P::Leaf<WIDTH>; SLOTS] =
+                let items: [P::Leaf<WIDTH>; OWN] =
                     intrinsics::apart(|| from_fn(|slot| load_leaf::<O, P, WIDTH>(ats[slot], lens[slot])));
-                let mut values = [op.identity(); SLOTS];
-                unrolled::<SLOTS>(|slot| {
+                let mut values = [op.identity(); OWN];
+                unrolled::<OWN>(|slot| {
                     let mut all = [op.identity(); WIDTH];
                     fold_leaf::<O, P, WIDTH>(&ops[slot], &mut all, items[slot], ats[slot], lens[slot], 0);
                     values[slot] = of_thread::<O, P::Item, WIDTH>(&ops[slot], all);
                 });
-                unrolled::<SLOTS>(|slot| {
+                unrolled::<OWN>(|slot| {
                     if is_in[slot] {
                         let segment = batch + u64::from(32 * (group + slot as u32) + lane);
                         self.arguments.deliver(&ops[slot], segment, values[slot], lens[slot].into());
                     }
                 });
-                group += SLOTS as u32;
+                group += OWN as u32;
             }
         }
     }
@@ -1084,8 +1100,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Step<O, P
                 split.fold_rarely::<S, P, WIDTH>(load, deliver);
                 return are_taken;
             }
-            let (mut ops, mut ats, mut lefts, mut are_whole) =
-                ([stand_in(op); LOADS], [input; LOADS], [0; LOADS], true);
+            let (mut ops, mut ats, mut lefts) = ([stand_in(op); LOADS], [input; LOADS], [0; LOADS]);
+            let (mut are_whole, mut are_inside) = (true, true);
             unrolled::<LOADS>(|load| {
                 let (_, start, stop) = segment_of(load);
                 let (item, len) = (split.leaf_of(load) * WIDTH as u32, (stop - start) as u32);
@@ -1096,17 +1112,19 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Step<O, P
                 ats[load] = input.offset(start as usize).offset(if left > 0 { item as usize } else { 0 });
                 let is_whole = (if left > 0 { left } else { len }) >= WIDTH as u32;
                 are_whole &= is_whole && is_aligned(ats[load], WIDTH);
+                are_inside &= short.arguments.is_inside(WIDTH, start, stop);
                 if len > 0 {
                     ops[load] = stand_in(op.begin(input.offset(start as usize).read()));
                 }
             });
             let are_whole = warp::warp_vote_all(warp::ALL, are_whole);
+            let are_inside = P::IS_NARROW && warp::warp_vote_all(warp::ALL, are_inside);
             let values = fold_each::<S, P, WIDTH, LOADS>(
                 &ops,
                 |load| ats[load],
                 |load| (split.leaf_of(load) * WIDTH as u32).into(),
                 lefts,
-                [are_whole, are_whole, false],
+                [are_whole, are_whole, are_inside],
             );
             split.settle::<S, P::Item>(ops, values, deliver);
         }
@@ -1133,7 +1151,6 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize, const LEA
         let &ListedFrom { short, batch, done, count } = listed;
         let lane = warp::lane_id();
         let (rank, part) = (done + (lane >> lanes), lane & ((1 << lanes) - 1));
-        let item = part * (LEAVES * WIDTH) as u32;
         // SAFETY: as the caller promises.
         unsafe {
             let Arguments { input: mut at, op: first, .. } = short.arguments;
@@ -1148,17 +1165,35 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize, const LEA
                     op = stand_in(first.begin(at.read()));
                 }
             }
-            let mut values = [[op.identity(); WIDTH]; LEAVES];
-            fold_leaves::<S, P, WIDTH, LEAVES>(
-                &op,
-                &mut values,
-                at.offset(item as usize),
-                len.saturating_sub(item),
-                item.into(),
-                is_inside,
-            );
-            let value = of_leaves::<S, P::Item, WIDTH, LEAVES>(&op, values);
-            let value = fold_lanes::<S, P::Item>(&op, value, lanes);
+            let value = if O::EXACT {
+                let value =
+                    fold_leaves_in_any_order::<S, P, WIDTH, LEAVES>(&op, at, len, [part, lanes], is_inside);
+                fold_lanes::<S, P::Item>(&op, value, lanes)
+            } else {
+                // Neighbouring lanes have neighbouring leaves, if a segment has lanes enough to fold four leaves each. If each lane had four
+                // neighbouring leaves, a load of one item a lane would touch four times as many lines: sums of segments of 301 `f32` took
+                // 130 µs so on an H200, and take 80.
+                let are_strided = LEAVES == LOADS && lanes >= 2;
+                let (of_lane, stride) = if are_strided { (1, WIDTH << lanes) } else { (LEAVES, WIDTH) };
+                let item = part * (of_lane * WIDTH) as u32;
+                let mut values = [[op.identity(); WIDTH]; LEAVES];
+                fold_leaves::<S, P, WIDTH, LEAVES>(
+                    &op,
+                    &mut values,
+                    at.offset(item as usize),
+                    [len.saturating_sub(item), stride as u32],
+                    item.into(),
+                    // Fewer lanes take longer by words: sums of segments of 9 `f16` 218 µs in place of 190.
+                    lanes >= 2 && is_inside,
+                );
+                if are_strided {
+                    let values = from_fn(|slot| of_thread::<S, P::Item, WIDTH>(&op, values[slot % LEAVES]));
+                    fold_leaves_of_lanes::<S, P::Item>(&op, values, lanes)
+                } else {
+                    let value = of_leaves::<S, P::Item, WIDTH, LEAVES>(&op, values);
+                    fold_lanes::<S, P::Item>(&op, value, lanes)
+                }
+            };
             if rank >= count || part > 0 {
                 return true;
             }
@@ -1353,8 +1388,8 @@ pub(super) fn is_aligned<P: Input>(at: P, width: usize) -> bool {
     at.head().is_some_and(|head| (head as usize).is_multiple_of(width))
 }
 
-/// Folds up to SLOTS neighbouring leaves, of which `left` items are left, into a thread's accumulators. Leaves
-/// [inside](Arguments::is_inside) the array can be loaded at any address.
+/// Folds up to SLOTS leaves into a thread's accumulators, if the order of items matters. From the first one on `left` items are left; each
+/// next one begins `stride` items later. Leaves [inside](Arguments::is_inside) the array can be loaded at any address.
 ///
 /// # Safety
 ///
@@ -1364,50 +1399,140 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
     op: &O,
     values: &mut [[O::Accumulator; WIDTH]; SLOTS],
     at: P,
-    left: u32,
+    [left, stride]: [u32; 2],
     index: u64,
     is_inside: bool,
 ) {
-    let slot_at = |slot: usize| at.offset(slot * WIDTH);
-    let left_of = |slot: usize| left.saturating_sub((slot * WIDTH) as u32);
+    let ahead_of = |slot: usize| slot as u32 * stride;
+    let slot_at = |slot: usize| at.offset(ahead_of(slot) as usize);
+    let left_of = |slot: usize| left.saturating_sub(ahead_of(slot));
     // SAFETY: as the caller promises.
     unsafe {
-        if left >= (SLOTS * WIDTH) as u32 && is_aligned(at, WIDTH) {
+        if left >= ahead_of(SLOTS - 1) + WIDTH as u32 && is_aligned(at, WIDTH) {
             let items: [P::Leaf<WIDTH>; SLOTS] = from_fn(|slot| slot_at(slot).load());
             unrolled::<SLOTS>(|slot| {
                 O::agent().fold_load(
                     op,
                     &mut values[slot],
                     P::items(items[slot]),
-                    index + (slot * WIDTH) as u64,
+                    index + u64::from(ahead_of(slot)),
                 )
             });
         } else if left > 0 {
-            let is_whole = |slot: usize| O::EXACT && is_inside && left_of(slot) >= WIDTH as u32;
-            let items: [P::Leaf<WIDTH>; SLOTS] = intrinsics::apart(|| {
-                from_fn(|slot| {
-                    if is_whole(slot) {
-                        slot_at(slot).load_anywhere()
-                    } else {
-                        load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot))
-                    }
+            let items: [P::Leaf<WIDTH>; SLOTS] = if P::IS_NARROW && is_inside {
+                intrinsics::apart(|| {
+                    from_fn(
+                        |slot| if left_of(slot) > 0 { slot_at(slot).load_anywhere() } else { P::no_leaf() },
+                    )
                 })
-            });
+            } else {
+                intrinsics::apart(|| from_fn(|slot| load_leaf::<O, P, WIDTH>(slot_at(slot), left_of(slot))))
+            };
             unrolled::<SLOTS>(|slot| {
-                let index = index + (slot * WIDTH) as u64;
-                if is_whole(slot) {
-                    O::agent().fold_load(op, &mut values[slot], P::items(items[slot]), index);
-                } else {
-                    fold_leaf::<O, P, WIDTH>(
-                        op,
-                        &mut values[slot],
-                        items[slot],
-                        slot_at(slot),
-                        left_of(slot),
-                        index,
-                    );
-                }
+                fold_leaf::<O, P, WIDTH>(
+                    op,
+                    &mut values[slot],
+                    items[slot],
+                    slot_at(slot),
+                    left_of(slot),
+                    index + u64::from(ahead_of(slot)),
+                );
             });
+        }
+    }
+}
+
+/// Returns a lane's value of a segment, for an exact operator: the lane is one of 2^`lanes` that have up to LEAVES leaves each. If there are
+/// several lanes, leaves begin where they are one access; one lane would have too many items before the first leaf and after the last
+/// one, which are folded one by one. On an H200, µs with leaves that begin with the segment, and so: maxima of segments of 301 `f16` 172
+/// and 112, sums of segments of 301 `u8` 150 and 93.
+///
+/// # Safety
+///
+/// There are `len` items at `at`. Leaves [inside](Arguments::is_inside) the array can be loaded at any address.
+#[inline(always)]
+unsafe fn fold_leaves_in_any_order<O: Op<P::Item>, P: Input, const WIDTH: usize, const LEAVES: usize>(
+    op: &O,
+    at: P,
+    len: u32,
+    [part, lanes]: [u32; 2],
+    is_inside: bool,
+) -> O::Accumulator {
+    let width = WIDTH as u32;
+    let (are_aligned, head) = match at.head() {
+        Some(head) if lanes > 0 => (true, (head % width).min(len)),
+        _ => (false, 0),
+    };
+    let item_of = |slot: usize| head + (part + ((slot as u32) << lanes)) * width;
+    let is_whole = |slot: usize| item_of(slot) + width <= len;
+    let mut all = [op.identity(); WIDTH];
+    // SAFETY: as the caller promises.
+    unsafe {
+        let load = |load: fn(P) -> P::Leaf<WIDTH>| -> [P::Leaf<WIDTH>; LEAVES] {
+            intrinsics::apart(|| {
+                from_fn(|slot| {
+                    let leaf = at.offset(item_of(slot) as usize);
+                    if is_whole(slot) { load(leaf) } else { P::no_leaf() }
+                })
+            })
+        };
+        let leaves = if are_aligned {
+            load(|leaf| leaf.load())
+        } else if P::IS_NARROW && is_inside {
+            load(|leaf| leaf.load_anywhere())
+        } else {
+            load(|leaf| leaf.load_each())
+        };
+        unrolled::<LEAVES>(|slot| {
+            if is_whole(slot) {
+                O::agent().fold_load(op, &mut all, P::items(leaves[slot]), item_of(slot).into());
+            }
+        });
+        // Last, because [`fold_load`](Agent::fold_load) may expect that no item before had a higher index.
+        fold_beside(op, &mut all[0], at, len, [head, width], [part, lanes]);
+    }
+    all[0]
+}
+
+/// Returns item `number` of those in no leaf, if `len` items begin with `head` items before the first leaf of `width` items. If there is none,
+/// it is not below `len`.
+#[inline(always)]
+pub(super) fn beside(number: u32, head: u32, [len, width]: [u32; 2]) -> u32 {
+    if number < head { number } else { len - (len - head) % width + (number - head) }
+}
+
+/// Folds a lane's items of those [beside](beside) leaves, for an exact operator. The lane is number `part` of 2^`lanes` that share these
+/// items.
+///
+/// # Safety
+///
+/// There are `len` items at `at`.
+#[inline(always)]
+unsafe fn fold_beside<O: Op<P::Item>, P: Input>(
+    op: &O,
+    all: &mut O::Accumulator,
+    at: P,
+    len: u32,
+    [head, width]: [u32; 2],
+    [part, lanes]: [u32; 2],
+) {
+    let rest = (len - head) % width;
+    let item_of = |number: u32| beside(number, head, [len, width]);
+    let mut number = part;
+    while number < head + rest {
+        intrinsics::no_unroll();
+        let mut items: [P::Item; STRIDED] = from_fn(|next| match number + ((next as u32) << lanes) {
+            // SAFETY: as the caller promises.
+            number if number < head + rest => unsafe { at.offset(item_of(number) as usize).read() },
+            _ => P::zeroed(),
+        });
+        // A loop, for the reason given in `fold_leaf`.
+        let end = (head + rest).min(number + ((STRIDED as u32) << lanes));
+        while number < end {
+            intrinsics::no_unroll();
+            O::agent().fold_item(op, all, items[0], item_of(number).into());
+            rotate(&mut items);
+            number += 1 << lanes;
         }
     }
 }

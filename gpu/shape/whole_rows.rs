@@ -1,13 +1,13 @@
 //! The kernel of rows that are not short and that warps fold: each whole, one after another.
 
 use super::lines::folds_several;
-use super::segments::{Arguments, fold_leaf, load_leaf, plan_of, rotate, warp_of_grid};
+use super::segments::{Arguments, beside, fold_leaf, load_leaf, plan_of, rotate, warp_of_grid};
 pub use super::segments::{Cut, SegmentBounds};
 use crate::Op;
 use crate::agent::{Agent, Step, folded_bytes, folds_by_loads, is_rare};
 use crate::exchange::slot;
 use crate::input::Input;
-use crate::tree::{fold_lanes, fold_leaves_of_warp, of_thread, unrolled};
+use crate::tree::{fold_lanes, fold_leaves_of_lanes, of_thread, unrolled};
 use core::array::from_fn;
 use cuda_std::{intrinsics, warp};
 
@@ -159,17 +159,42 @@ impl<P: Input> Part<P> {
     /// All lanes of the warp call it together. There are less than 2^31 items.
     #[inline(always)]
     pub unsafe fn fold_in_any_order<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
-        let (mut all, mut first) = (op.identity(), 0);
-        let of_load = warp::WARP_SIZE * WIDTH as u32;
-        let step = LOADS as u32 * of_load;
+        let head = if self.is_aligned { Some(0) } else { self.at.head() };
         // SAFETY: as the caller promises.
         unsafe {
+            let all = match head {
+                Some(head) => self.fold_after::<O, WIDTH>(op, head % WIDTH as u32),
+                None => self.fold_anywhere::<O, WIDTH>(op),
+            };
+            fold_lanes::<O, P::Item>(op, all, 5)
+        }
+    }
+
+    /// Returns a lane's value, where `head` items precede the first leaf that is one access. The items before the first leaf and after
+    /// the last one are folded one a lane.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fold_in_any_order`](Self::fold_in_any_order).
+    #[inline(always)]
+    unsafe fn fold_after<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O, head: u32) -> O::Accumulator {
+        const { assert!(2 * (WIDTH - 1) <= warp::WARP_SIZE as usize) };
+        let (lane, width) = (warp::lane_id(), WIDTH as u32);
+        let head = head.min(self.len);
+        let end = self.len - (self.len - head) % width;
+        let rest = beside(lane, head, [self.len, width]);
+        let (of_load, has_rest) = (warp::WARP_SIZE * width, rest < self.len);
+        let step = LOADS as u32 * of_load;
+        let (mut all, mut first) = (op.identity(), head);
+        // SAFETY: as the caller promises.
+        unsafe {
+            let value = if has_rest { self.at.offset(rest as usize).read() } else { P::zeroed() };
             // Small accumulators take few instructions an item, so that those which compute addresses count.
-            if size_of::<O::Accumulator>() <= 8 && self.is_aligned {
+            if size_of::<O::Accumulator>() <= 8 {
                 let mut all_of_lane = [all; WIDTH];
-                while first + step <= self.len {
+                while first + step <= end {
                     intrinsics::no_unroll();
-                    let item = first + warp::lane_id() * WIDTH as u32;
+                    let item = first + lane * width;
                     let at = self.at.offset(item as usize);
                     let items: [P::Leaf<WIDTH>; LOADS] =
                         from_fn(|load| at.offset(load * of_load as usize).load());
@@ -181,11 +206,41 @@ impl<P: Input> Part<P> {
                 }
                 all = all_of_lane[0];
             }
+            while first < end {
+                intrinsics::no_unroll();
+                let item_of = |load: usize| first + lane * width + load as u32 * of_load;
+                let values = fold_each::<O, P, WIDTH, LOADS>(
+                    &[*op; LOADS],
+                    |load| self.at.offset(item_of(load).min(end - width) as usize),
+                    |load| self.index + u64::from(item_of(load)),
+                    from_fn(|load| end.saturating_sub(item_of(load))),
+                    [true; 3],
+                );
+                unrolled::<LOADS>(|load| all = op.combine(all, values[load]));
+                first += step;
+            }
+            if has_rest {
+                O::agent().fold_item(op, &mut all, value, self.index + u64::from(rest));
+            }
+        }
+        all
+    }
+
+    /// Returns a lane's value of items in two arrays whose leaves are one access at different items.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fold_in_any_order`](Self::fold_in_any_order).
+    #[inline(always)]
+    unsafe fn fold_anywhere<O: Op<P::Item>, const WIDTH: usize>(&self, op: &O) -> O::Accumulator {
+        let (mut all, mut first) = (op.identity(), 0);
+        // SAFETY: as the caller promises.
+        unsafe {
             while first < self.len {
                 intrinsics::no_unroll();
                 let values = self.fold_leaves::<O, WIDTH>(op, first);
                 unrolled::<LOADS>(|load| all = op.combine(all, values[load]));
-                first += step;
+                first += (LOADS * WIDTH) as u32 * warp::WARP_SIZE;
             }
             // What `fold_each` leaves out.
             let mut item = self.len - self.len % WIDTH as u32 + warp::lane_id();
@@ -195,8 +250,8 @@ impl<P: Input> Part<P> {
                 O::agent().fold_item(op, &mut all, value, self.index + u64::from(item));
                 item += warp::WARP_SIZE;
             }
-            fold_lanes::<O, P::Item>(op, all, 5)
         }
+        all
     }
 
     /// Returns whether the leaves of the items `first..end` can be loaded at any address.
@@ -240,9 +295,21 @@ impl<P: Input> Part<P> {
             if !O::EXACT && (self.is_aligned || is_inside) && end <= self.len {
                 // One address is computed for all leaves, as none needs a limit.
                 let at = self.at.offset(item as usize);
-                let leaf_of = |load: usize| at.offset(load * of_load as usize);
-                let how = [true, self.is_aligned, true];
-                return fold_each::<O, P, WIDTH, LOADS>(&ops, leaf_of, index_of, [WIDTH as u32; LOADS], how);
+                let ahead_of = |load: usize| load * of_load as usize;
+                let leaves: [P::Leaf<WIDTH>; LOADS] = in_flight::<O, P::Item, _>(|| {
+                    if self.is_aligned {
+                        ahead::<O, P::Item, _>(|| from_fn(|load| at.offset(ahead_of(load)).load()))
+                    } else {
+                        at.load_all(ahead_of)
+                    }
+                });
+                let mut values = [op.identity(); LOADS];
+                unrolled::<LOADS>(|load| {
+                    let mut all = [op.identity(); WIDTH];
+                    O::agent().fold_load(op, &mut all, P::items(leaves[load]), index_of(load));
+                    values[load] = of_thread::<O, P::Item, WIDTH>(op, all);
+                });
+                return values;
             }
             fold_each::<O, P, WIDTH, LOADS>(
                 &ops,
@@ -322,7 +389,7 @@ impl<P: Input> Part<P> {
                         values = of_unit;
                     }
                 }
-                let value = fold_leaves_of_warp::<O, P::Item>(op, values);
+                let value = fold_leaves_of_lanes::<O, P::Item>(op, values, 5);
                 let (value, _) = warp::warp_shuffle_idx(warp::ALL, value, 0, 32);
                 if lane == kept {
                     of_units = value;
@@ -474,10 +541,11 @@ impl<P: Input> Part<P> {
             };
             // Leaves that need no limit have one address for each row.
             let at = self.at.offset((first + lane * WIDTH as u32) as usize);
-            let place = |load: usize| {
+            let ahead_of = |load: usize| {
                 let (down, beside) = (load / leaves, load % leaves * warp::WARP_SIZE as usize);
-                if is_single { leaf_of(load) } else { at.offset(down * row as usize).offset(beside * WIDTH) }
+                down * row as usize + beside * WIDTH
             };
+            let place = |load: usize| if is_single { leaf_of(load) } else { at.offset(ahead_of(load)) };
             let mut fold_whole = |items: [P::Leaf<WIDTH>; COUNT]| {
                 unrolled::<COUNT>(|load| {
                     if !is_single || left_of(load) > 0 {
@@ -500,8 +568,10 @@ impl<P: Input> Part<P> {
             let items: [P::Leaf<WIDTH>; COUNT] = in_flight::<O, P::Item, _>(|| {
                 if is_whole && self.is_aligned {
                     from_fn(|load| place(load).load())
+                } else if is_full {
+                    at.load_all(ahead_of)
                 } else if is_anywhere {
-                    from_fn(|load| if is_full { place(load) } else { leaf_of(load) }.load_anywhere())
+                    from_fn(|load| leaf_of(load).load_anywhere())
                 } else {
                     from_fn(|load| load_leaf::<O, P, WIDTH>(leaf_of(load), left_of(load)))
                 }

@@ -424,10 +424,11 @@ fn check_between<O: Op<T, Output: Item> + Parameterless, T: Sample, const BLOCK:
     }
 }
 
-/// More segments than a GPU has warps, so that short ones are listed, by operators of which a lane has leaves of several segments in
-/// flight. The segments have up to 131 leaves. With BLOCK 32, segments of more than 32 leaves are not short.
+/// More segments than a GPU has warps, so that short ones are listed: by operators of which a lane has leaves of several segments in
+/// flight, and by others of which it has neighbouring leaves, leaves of four lanes, or leaves that begin where they are one access. The
+/// segments have up to 131 leaves. With BLOCK 32, segments of more than 32 leaves are not short.
 #[test]
-fn many_short_segments_by_large_accumulators() {
+fn many_short_segments() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample, const BLOCK: u32>()
     where
         Threads<BLOCK>: Block,
@@ -464,6 +465,18 @@ fn many_short_segments_by_large_accumulators() {
     check::<LogSumExp, f32, 256>();
     check::<NanMean, f32, 128>();
     check::<NanMean, f16, 32>();
+    check::<NormL2, f32, 256>();
+    check::<NormL2, f16, 128>();
+    check::<Sum, f32, 256>();
+    check::<Sum, f16, 128>();
+    check::<Sum, f64, 64>();
+    check::<Sum, u8, 256>();
+    check::<Sum, i64, 128>();
+    check::<Max, f16, 256>();
+    check::<Max, f32, 32>();
+    check::<ArgMax, f32, 256>();
+    check::<ArgMax, u8, 128>();
+    check::<MinMax, f64, 64>();
 }
 
 /// Rows and segments of two arrays, which may begin at different items of a leaf: short, of a warp each, of several warps or blocks each.
