@@ -118,9 +118,11 @@ pub trait Agent<O: Op<I>, I: Copy + 'static>: Copy + sealed::Sealed {
         *all = op.combine(*all, op.lift(item, index));
     }
 
-    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator. No item that these have
-    /// folded before has a higher index. If the operator is [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would
-    /// take half of a thread's registers.
+    /// Folds WIDTH neighbouring items, the first of which has index `index`, each into its own accumulator. If the operator is
+    /// [`EXACT`](Op::EXACT), folds all into the first: 16 accumulators of 64 bits would take half of a thread's registers.
+    ///
+    /// What an accumulator has folded before has lower indices. (In the kernel of [`spans`](crate::shape::spans) it may have the segment's
+    /// last item. That kernel is not compiled for places.)
     #[inline(always)]
     fn fold_load<const WIDTH: usize>(
         self,

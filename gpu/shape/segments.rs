@@ -1170,9 +1170,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize, const LEA
                     fold_leaves_in_any_order::<S, P, WIDTH, LEAVES>(&op, at, len, [part, lanes], is_inside);
                 fold_lanes::<S, P::Item>(&op, value, lanes)
             } else {
-                // Neighbouring lanes have neighbouring leaves, if a segment has lanes enough to fold four leaves each. If each lane had four
-                // neighbouring leaves, a load of one item a lane would touch four times as many lines: sums of segments of 301 `f32` took
-                // 130 µs so on an H200, and take 80.
+                // If a segment has four lanes or more, neighbouring lanes have neighbouring leaves, and four lanes share the folding of four
+                // leaves each. If each lane had four neighbouring leaves, a load of one item a lane would touch four times as many lines:
+                // sums of segments of 301 `f32` took 131 µs so on an H200, and take 80.
                 let are_strided = LEAVES == LOADS && lanes >= 2;
                 let (of_lane, stride) = if are_strided { (1, WIDTH << lanes) } else { (LEAVES, WIDTH) };
                 let item = part * (of_lane * WIDTH) as u32;
@@ -1444,8 +1444,8 @@ unsafe fn fold_leaves<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS:
 
 /// Returns a lane's value of a segment, for an exact operator: the lane is one of 2^`lanes` that have up to LEAVES leaves each. If there are
 /// several lanes, leaves begin where they are one access; one lane would have too many items before the first leaf and after the last
-/// one, which are folded one by one. On an H200, µs with leaves that begin with the segment, and so: maxima of segments of 301 `f16` 172
-/// and 112, sums of segments of 301 `u8` 150 and 93.
+/// one, which are folded one by one. On an H200, µs with leaves that begin with the segment, and so: maxima of segments of 301 `f16` 173
+/// and 113, sums of segments of 301 `u8` 150 and 102.
 ///
 /// # Safety
 ///
