@@ -91,7 +91,8 @@ pub trait Input: Copy + 'static {
         unsafe { self.load_each() }
     }
 
-    /// As [`load_anywhere`](Self::load_anywhere), of N leaves. Leaf i is `ahead(i)` items from here, a multiple of 4 bytes.
+    /// As [`load_anywhere`](Self::load_anywhere), of N leaves. Leaf i begins `ahead(i)` items after this address; so many items have a multiple
+    /// of 4 bytes.
     ///
     /// # Safety
     ///

@@ -19,9 +19,9 @@
 /// - for floats that are `rows as wholes`, whose accumulators have other sizes;
 /// - for all shapes of a row with `apart`: `minmax`, because rows of `i8` took 58 µs in place of 49.
 ///
-/// An operator of a row `by value` depends on the type only in what it takes of an item (`op/by_value.rs`), so its kernels compute
-/// only that for both types. The kernels of rows `for others` are by value, too. Those of `exact_mean` of floats are not: each of them
-/// has items of one type.
+/// An operator of a row `by value` depends on the type only in the value that it takes of an item (`op/by_value.rs`). Its kernels for two
+/// types take this value for each type, and compute everything else once. The kernels of rows `for others` do so, too, except those of
+/// `exact_mean` of floats, which serve one type each.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
 /// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER` and `floats as OTHER`: those

@@ -599,9 +599,8 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
         !P::IS_NARROW || start >= 4 && stop + width as u64 + 4 <= self.shape.len
     }
 
-    /// Returns which items of a part can be loaded as [`is_inside`](Self::is_inside) says: the number of the first such item, and one more
-    /// than that of the last. Item 0 is the part's first item, which is item `start` of the array. The second number may be larger than
-    /// the number of the part's items.
+    /// Returns which items of a part can be loaded as [`is_inside`](Self::is_inside) says, if the part begins at item `start` of the array: the
+    /// first such item and the end of such items, both counted from the part's first item. The end may lie after the part's end.
     #[inline(always)]
     pub(super) fn inside(&self, width: usize, start: u64) -> [u32; 2] {
         let end = self.shape.len.saturating_sub(start + width as u64 + 4);

@@ -226,7 +226,7 @@ impl<P: Input> Part<P> {
         all
     }
 
-    /// Returns a lane's value of items in two arrays whose leaves are one access at different items.
+    /// Returns a lane's value, if the items are in two arrays whose boundaries of 128 bytes are at different items.
     ///
     /// # Safety
     ///
@@ -489,8 +489,8 @@ impl<P: Input> Part<P> {
         values
     }
 
-    /// Folds COUNT loads into the accumulators of one or two leaves of neighbouring rows of the plan, from item `first` on. Four loads of
-    /// two leaves are whole, and are aligned or can be loaded at any address.
+    /// Folds COUNT loads into the accumulators of one or two leaves of neighbouring rows of the plan, from item `first` on. If a lane has two
+    /// leaves and COUNT is four, the caller has seen that all leaves are whole, and that they are aligned or can be loaded at any address.
     ///
     /// # Safety
     ///

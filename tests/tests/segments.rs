@@ -424,9 +424,9 @@ fn check_between<O: Op<T, Output: Item> + Parameterless, T: Sample, const BLOCK:
     }
 }
 
-/// More segments than a GPU has warps, so that short ones are listed: by operators of which a lane has leaves of several segments in
-/// flight, and by others of which it has neighbouring leaves, leaves of four lanes, or leaves that begin where they are one access. The
-/// segments have up to 131 leaves. With BLOCK 32, segments of more than 32 leaves are not short.
+/// More segments than a GPU has warps, so that short ones are listed. Some operators have leaves of several segments in flight in a lane.
+/// With the others, a lane has neighbouring leaves or neighbouring lanes have them, and leaves begin with the segment or at a boundary of
+/// 16 bytes. The segments have up to 131 leaves. With BLOCK 32, segments of more than 32 leaves are not short.
 #[test]
 fn many_short_segments() {
     fn check<O: Op<T, Output: Item> + Parameterless, T: Sample, const BLOCK: u32>()
