@@ -12,6 +12,7 @@
 //! - `colOP DTYPE N SEGMENT`: this number of columns;
 //! - `bykey DTYPE N SEGMENT`: sums by runs of this number of equal `i32` keys; finding the runs is part of
 //!   the time;
+//! - `expOP DTYPE N SEGMENT`: segments whose lengths have an exponential distribution with this mean;
 //! - `segpow DTYPE N SEGMENT`: sums of segments whose lengths follow a power law, as in the peers' program.
 //!
 //! Unknown operators and types are named on stderr. The first line printed is the memory's peak bandwidth,
@@ -239,9 +240,10 @@ impl Case<'_> {
     fn kernel(&self) -> &str {
         match self.op {
             "sum_gpu_to_gpu" | "segpow" | "bykey" => "sum",
-            op if self.segment.is_some() => {
-                ["seg", "row", "col"].into_iter().find_map(|shape| op.strip_prefix(shape)).unwrap_or(op)
-            }
+            op if self.segment.is_some() => ["seg", "exp", "row", "col"]
+                .into_iter()
+                .find_map(|shape| op.strip_prefix(shape))
+                .unwrap_or(op),
             op => op,
         }
     }
@@ -262,14 +264,17 @@ impl Case<'_> {
         let mut offsets = vec![0u64];
         let mut index = 0u32;
         while offsets[offsets.len() - 1] < self.n as u64 {
+            let uniform = (f64::from(hash32(index)) + 1.0) / 4294967296.0;
+            let is_exponential = self.op.starts_with("exp");
             let length = if self.op == "segpow" {
-                let uniform = (f64::from(hash32(index)) + 1.0) / 4294967296.0;
                 uniform.powf(-1.0 / 1.1).floor().min(1048576.0) as u64
+            } else if is_exponential {
+                (-uniform.ln() * segment as f64) as u64
             } else {
                 segment as u64
             };
             let last = offsets[offsets.len() - 1];
-            if self.op != "segpow" && last + length > self.n as u64 {
+            if self.op != "segpow" && !is_exponential && last + length > self.n as u64 {
                 break;
             }
             offsets.push((last + length).min(self.n as u64));

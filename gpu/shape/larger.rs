@@ -182,14 +182,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
             warp::sync_warp(warp::ALL);
             let at = input.offset(start as usize);
             let op = if len > 0 { op.begin(at.read()) } else { op };
-            let whole = Part {
-                at,
-                index: 0,
-                len: len as u32,
-                // (For an exact operator, `fold_in_any_order` asks for each part.)
-                is_aligned: cut.has(Cut::ALIGNED) || !O::EXACT && is_aligned(at, WIDTH),
-                inside: [0; 2],
-            };
+            // (For an exact operator, `fold_in_any_order` asks for each part.)
+            let is_aligned = cut.has(Cut::ALIGNED) || !O::EXACT && is_aligned(at, WIDTH);
             // If the order does not matter, a warp that has all parts folds them at once.
             let is_one = all == 1 || O::EXACT && end - first == all && len < 1 << 31;
             while part < end {
@@ -202,7 +196,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize> Larger<O, P, WIDTH> {
                 let number = part & ((1 << parts) - 1);
                 let part_of = |start: u64, len: u32| {
                     let inside = self.arguments.inside(WIDTH, of.start + start);
-                    Part { at: at.offset(start as usize), index: start, len, inside, ..whole }
+                    Part { at: at.offset(start as usize), index: start, len, is_aligned, inside }
                 };
                 let value = if O::EXACT {
                     let of_part = (u64::from(rows) << row) >> parts;

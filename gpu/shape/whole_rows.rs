@@ -305,9 +305,7 @@ impl<P: Input> Part<P> {
                 });
                 let mut values = [op.identity(); LOADS];
                 unrolled::<LOADS>(|load| {
-                    let mut all = [op.identity(); WIDTH];
-                    O::agent().fold_load(op, &mut all, P::items(leaves[load]), index_of(load));
-                    values[load] = of_thread::<O, P::Item, WIDTH>(op, all);
+                    values[load] = of_leaf::<O, P, WIDTH>(op, leaves[load], index_of(load));
                 });
                 return values;
             }
@@ -662,6 +660,18 @@ const fn is_small<O: Op<I>, I: Copy + 'static>() -> bool {
     size_of::<O::Accumulator>() <= if O::EXACT { 16 } else { 8 }
 }
 
+/// Returns the value of a whole leaf, whose first item has this index.
+#[inline(always)]
+fn of_leaf<O: Op<P::Item>, P: Input, const WIDTH: usize>(
+    op: &O,
+    leaf: P::Leaf<WIDTH>,
+    index: u64,
+) -> O::Accumulator {
+    let mut all = [op.identity(); WIDTH];
+    O::agent().fold_load(op, &mut all, P::items(leaf), index);
+    of_thread::<O, P::Item, WIDTH>(op, all)
+}
+
 /// Folds a leaf for each load, of which `lefts` items are left: 0 for a leaf that is not there, for which
 /// `leaf_of` returns where another one lies. (All lanes load at once then. With a condition, ptxas moved
 /// loads behind code that waits for the loads before.) `is_whole` says that each leaf is whole, `is_aligned` that whole ones are one
@@ -685,9 +695,7 @@ pub(super) unsafe fn fold_each<O: Op<P::Item>, P: Input, const WIDTH: usize, con
     unsafe {
         let mut fold_whole = |items: [P::Leaf<WIDTH>; LOADS]| {
             unrolled::<LOADS>(|load| {
-                let mut all = [ops[load].identity(); WIDTH];
-                O::agent().fold_load(&ops[load], &mut all, P::items(items[load]), index_of(load));
-                let value = of_thread::<O, P::Item, WIDTH>(&ops[load], all);
+                let value = of_leaf::<O, P, WIDTH>(&ops[load], items[load], index_of(load));
                 values[load] = if lefts[load] > 0 { value } else { values[load] };
             });
         };

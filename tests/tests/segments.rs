@@ -479,6 +479,44 @@ fn many_short_segments() {
     check::<MinMax, f64, 64>();
 }
 
+/// Batches of 256 short segments, all of one class, all but one, or of two classes. A warp has such batches only of more than a million
+/// segments, for which the emulator takes too long. One segment in eight is compared.
+#[test]
+fn full_batches_of_short_segments() {
+    /// `leaves` returns the leaves of each of 256 segments, over and over.
+    fn check<O: Op<T, Output: Item> + Parameterless, T: Sample>(leaves: impl Fn(u64) -> u64) {
+        let Some(device) = support::gpu() else { return };
+        let width = width::<O, T>(size_of::<T>()) as u64;
+        let mut offsets = vec![1];
+        for index in 0..1_400_000 {
+            let len = (leaves(index % 256) * width).saturating_sub(hash(index) % width);
+            offsets.push(offsets[offsets.len() - 1] + len);
+        }
+        let host = samples(offsets[offsets.len() - 1] as usize + 20, T::any);
+        let default: O::Output = bytemuck::Zeroable::zeroed();
+        let (x, of_device) = (device.upload(&host).unwrap(), device.upload(&offsets).unwrap());
+        let got = x.segments(&of_device).unwrap().by(O::default()).or(default).run().unwrap();
+        for (index, got) in got.to_vec().unwrap().iter().enumerate() {
+            if hash(index as u64).is_multiple_of(8) {
+                let items = &host[offsets[index] as usize..offsets[index + 1] as usize];
+                let alone = items.reduce::<O, 256>().unwrap_or(default);
+                let case = format!("{} of {}, segment {index} of {} items", O::NAME, T::NAME, items.len());
+                assert_eq!(format!("{got:?}"), format!("{alone:?}"), "{case}");
+            }
+        }
+    }
+    check::<Sum, f32>(|_| 3);
+    check::<Sum, f32>(|index| if index == 77 { 1 } else { 3 });
+    check::<Sum, f32>(|index| if index == 255 { 200 } else { 2 });
+    check::<Sum, f64>(|index| if index == 1 { 40 } else { 2 });
+    check::<Max, u8>(|index| if index == 128 { 5 } else { 2 });
+    check::<ArgMax, f32>(|index| if index == 3 { 0 } else { 9 });
+    check::<NormL2, f32>(|index| if index == 9 { 1 } else { 4 });
+    check::<Var, f32>(|_| 5);
+    check::<Var, f32>(|index| if index < 128 { 3 } else { 6 });
+    check::<LogSumExp, f32>(|index| if index == 200 { 1 } else { 2 });
+}
+
 /// Rows and segments of two arrays, which may begin at different items of a leaf: short, of a warp each, of several warps or blocks each.
 /// The emulator runs the first two shapes, in CI by a sixth of the operators and types.
 #[test]
