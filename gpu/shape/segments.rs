@@ -9,7 +9,7 @@
 //!     sort them into classes: class c is segments of up to 2^c leaves
 //!     write the larger ones to the warp's list
 //!     list the others in the order of their classes
-//!     from the last listed one on: fold as many at a time as the warp has lanes for, if each has as many as the first of them needs
+//!     from the end of the list on: fold as many at a time as the warp has lanes for, each with the lanes that the largest of them needs
 //! ```
 //!
 //! - A **position** counts an item, and each segment counts as [`Cut::weight`] items more, which is what it
@@ -559,7 +559,7 @@ impl<O: Op<P::Item>, P: Input> Arguments<P, O, O::Output> {
     ///
     /// # Safety
     ///
-    /// `segment` is the index of a segment, and nothing else stores its result.
+    /// `segment` is the index of a segment, and no other warp stores its result.
     #[inline(always)]
     pub(super) unsafe fn deliver(&self, op: &O, segment: u64, all: O::Accumulator, len: u64) {
         let Self { results, default, cut, .. } = *self;
@@ -827,7 +827,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
                     }
                     group += 1;
                 }
-                // Whether the lane has a segment of class 0, and one of the classes from 1 on: their four bits are not alike, those of 0 and 15 are.
+                // Whether the lane has a segment of class 0, and whether it has one of a higher class: four bits that are not all alike.
                 let has_leaf = !(classes | classes >> 1 | classes >> 2 | classes >> 3) & 0x1111_1111 != 0;
                 let has_leaves = (classes ^ classes >> 1) & 0x7777_7777 != 0;
                 if Self::HAVE_OWN && warp::warp_vote_any(warp::ALL, has_leaf) {
@@ -930,8 +930,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         }
     }
 
-    /// Whether segments of one leaf are folded by the lanes that have classified them. If accumulators are large, listing them costs little
-    /// beside the rest.
+    /// Whether the lanes that have classified segments of one leaf [fold them](Self::fold_own). If accumulators are large, to list these
+    /// segments costs little beside the rest.
     const HAVE_OWN: bool = of_own::<O, P::Item>(WIDTH) > 1 && !are_apart::<O, P::Item>(WIDTH);
 
     /// Returns the classes of a lane's segments if all `left` segments of the batch are of one class.
@@ -950,7 +950,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
     unsafe fn sort(&self, classes: u32, left: u32) -> u32 {
         let (lane, list) = (warp::lane_id(), self.warp * BATCH);
         let class_of = |index: u32| classes >> (index / 32 * 4) & 15;
-        // Numbers of segments have a byte for each class: the same addition counts those of all classes.
+        // Counts have a byte for each class, so that one addition adds those of all classes.
         let one_of = |class: u32| 1u64.unbounded_shl(8 * class);
         // SAFETY: as the caller promises.
         unsafe {
@@ -1004,8 +1004,9 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
 
     /// Reduces a batch's [sorted](Self::sort) segments, but for those of one leaf that [lanes have for themselves](Self::HAVE_OWN). `upto` is
     /// what `sort` has returned. The last segments need most lanes, and come first; each time, all have as many lanes as the first one
-    /// needs. So a warp whose segments have many lengths is as full as one whose segments have one length: on an H200, 2^26 `f32` in segments
-    /// whose lengths follow a power law took 232 µs where each class had lanes of its own, and take 195.
+    /// needs. (If lanes are left, the last round stores the results of segments of one leaf a second time.) So a warp whose segments have many
+    /// lengths is as full as one whose segments have one length: on an H200, 2^26 `f32` in segments whose lengths follow a power law took 232 µs
+    /// where each class had lanes of its own, and take 195.
     ///
     /// # Safety
     ///
