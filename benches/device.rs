@@ -264,17 +264,14 @@ impl Case<'_> {
         let mut offsets = vec![0u64];
         let mut index = 0u32;
         while offsets[offsets.len() - 1] < self.n as u64 {
-            let uniform = (f64::from(hash32(index)) + 1.0) / 4294967296.0;
-            let is_exponential = self.op.starts_with("exp");
-            let length = if self.op == "segpow" {
-                uniform.powf(-1.0 / 1.1).floor().min(1048576.0) as u64
-            } else if is_exponential {
-                (-uniform.ln() * segment as f64) as u64
-            } else {
-                segment as u64
+            let uniform = || (f64::from(hash32(index)) + 1.0) / 4294967296.0;
+            let (length, is_random) = match self.op {
+                "segpow" => (uniform().powf(-1.0 / 1.1).floor().min(1048576.0) as u64, true),
+                op if op.starts_with("exp") => ((-uniform().ln() * segment as f64) as u64, true),
+                _ => (segment as u64, false),
             };
             let last = offsets[offsets.len() - 1];
-            if self.op != "segpow" && !is_exponential && last + length > self.n as u64 {
+            if !is_random && last + length > self.n as u64 {
                 break;
             }
             offsets.push((last + length).min(self.n as u64));

@@ -91,8 +91,8 @@ pub trait Input: Copy + 'static {
         unsafe { self.load_each() }
     }
 
-    /// As [`load_anywhere`](Self::load_anywhere), of N leaves. Leaf i begins `ahead(i)` items after this address; so many items have a multiple
-    /// of 4 bytes.
+    /// As [`load_anywhere`](Self::load_anywhere), for N leaves. Leaf i begins `ahead(i)` items after this address. The bytes of `ahead(i)` items
+    /// are a multiple of 4, so that all leaves begin at the same place within a word.
     ///
     /// # Safety
     ///

@@ -20,8 +20,8 @@
 /// - for all shapes of a row with `apart`: `minmax`, because rows of `i8` took 58 µs in place of 49.
 ///
 /// An operator of a row `by value` depends on the type only in the value that it takes of an item (`op/by_value.rs`). Its kernels for two
-/// types take this value for each type, and compute everything else once. The kernels of rows `for others` do so, too, except those of
-/// `exact_mean` of floats, which serve one type each.
+/// types take this value for each type, and compute everything else once. If a row has `for others`, its kernels work in the same way, except
+/// that a kernel of `exact_mean` of floats serves one type.
 ///
 /// COPIES says which kernels are not compiled, because other kernels do the same:
 /// - `as OTHER`: elements are reduced by the kernels of the row OTHER; `integers as OTHER` and `floats as OTHER`: those

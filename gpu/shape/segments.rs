@@ -950,7 +950,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
     unsafe fn sort(&self, classes: u32, left: u32) -> u32 {
         let (lane, list) = (warp::lane_id(), self.warp * BATCH);
         let class_of = |index: u32| classes >> (index / 32 * 4) & 15;
-        // Counts have a byte for each class, so that one addition adds those of all classes.
+        // The counts of the eight classes are the bytes of one number, so that one addition adds to all of them.
         let one_of = |class: u32| 1u64.unbounded_shl(8 * class);
         // SAFETY: as the caller promises.
         unsafe {
@@ -1002,11 +1002,12 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         }
     }
 
-    /// Reduces a batch's [sorted](Self::sort) segments, but for those of one leaf that [lanes have for themselves](Self::HAVE_OWN). `upto` is
-    /// what `sort` has returned. The last segments need most lanes, and come first; each time, all have as many lanes as the first one
-    /// needs. (If lanes are left, the last round stores the results of segments of one leaf a second time.) So a warp whose segments have many
-    /// lengths is as full as one whose segments have one length: on an H200, 2^26 `f32` in segments whose lengths follow a power law took 232 µs
-    /// where each class had lanes of its own, and take 195.
+    /// Reduces a batch's segments, which [`sort`](Self::sort) has listed; `upto` is what it has returned. If [`fold_own`](Self::fold_own) has
+    /// reduced the segments of one leaf, they are left out, except that the last round may store their results again in lanes that are left.
+    ///
+    /// The segments with most leaves come first. Each segment of a round has the lanes that the largest segment of the round needs. So a round
+    /// uses all lanes even if no two segments have the same length: on an H200, 2^26 `f32` in segments whose lengths follow a power law took 232
+    /// µs where a round had segments of one class, and take 195.
     ///
     /// # Safety
     ///
