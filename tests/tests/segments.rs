@@ -515,6 +515,12 @@ fn full_batches_of_short_segments() {
     check::<Var, f32>(|_| 5);
     check::<Var, f32>(|index| if index < 128 { 3 } else { 6 });
     check::<LogSumExp, f32>(|index| if index == 200 { 1 } else { 2 });
+    // Narrow items, which lanes load by words.
+    check::<Sum, u8>(|_| 1);
+    check::<Max, f16>(|index| index % 2);
+    check::<SumSq, u8>(|index| if index == 40 { 2 } else { 1 });
+    check::<Prod, i16>(|_| 1);
+    check::<Sum, f16>(|_| 5);
 }
 
 /// Rows and segments of two arrays, which may begin at different items of a leaf: short, of a warp each, of several warps or blocks each.
