@@ -951,8 +951,8 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
     unsafe fn sort(&self, classes: u32, left: u32) -> u32 {
         let (lane, list) = (warp::lane_id(), self.warp * BATCH);
         let class_of = |index: u32| classes >> (index / 32 * 4) & 15;
-        // The counts of the eight classes are the bytes of one number, so that one addition adds to all of them.
         let is_listed = |class: u32| class < CLASSES && !(Self::HAVE_OWN && class == 0);
+        // The counts of the eight classes are the bytes of one number, so that one addition adds to all of them.
         let one_of = |class: u32| if is_listed(class) { 1u64 << (8 * class) } else { 0 };
         // SAFETY: as the caller promises.
         unsafe {
@@ -1004,7 +1004,7 @@ impl<O: Op<P::Item>, P: Input, const WIDTH: usize, const SLOTS: usize> Short<O, 
         }
     }
 
-    /// Reduces a batch's segments, which [`sort`](Self::sort) has listed; `upto` is what it has returned.
+    /// Reduces those of a batch's segments that [`sort`](Self::sort) has listed. `upto` is the number that `sort` returned to the lane.
     ///
     /// The segments with most leaves come first. Each segment of a round has the lanes that the largest segment of the round needs. So a round
     /// uses all lanes even if no two segments have the same length: on an H200, 2^26 `f32` in segments whose lengths follow a power law took 232
